@@ -4,18 +4,27 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
+#include "lockstep/run/safetensors.hpp"
 
+#include "checkpoint/initial_weights.hpp"
 #include "support/caught.hpp"
+#include "support/temp_dir.hpp"
 #include "train/checkpoint/shares.hpp"
 
 #include <cmath>
 #include <fstream>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
+
+using test::caught_code;
+using test::caught_text;
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 const std::vector<TensorMeta> tensors = {{"fc.weight", {20, 50}}, {"fc.bias", {7}}, {"scale", {}}};
 
@@ -220,6 +229,162 @@ TEST_F(Checkpoints, EveryFlippedBitIsFound) {
         }
         EXPECT_NO_THROW(verify_checkpoint(folder_of_step));
     });
+}
+
+// A checkpoint whose tensors are cut between all ranks; rank 0 exports it.
+class Exported : public test::SharedFolder {
+  protected:
+    explicit Exported(const std::string& state = "momentum") {
+        const std::vector<TensorMeta> metas{
+            {"w", {2, 6}}, {"running_mean", {12}}, {"optimizer." + state + ".w", {2, 6}}};
+        const test::Share share(metas, ranks_.rank(), ranks_.size(), 0.5F, 12);
+        CheckpointSave(ranks_,
+                       {.root = root_},
+                       {{.step = 7, .counters = {{"batches", 1LL << 40}}}, metas, share.pieces})
+            .finish();
+    }
+
+    fs::path checkpoint() const { return list_checkpoints(root_).at(0).path; }
+
+    static std::vector<std::string> names_of(const WeightsFile& file) {
+        std::vector<std::string> names;
+        for (const StoredTensor& tensor : file.tensors()) names.push_back(tensor.name);
+        return names;
+    }
+
+    const fs::path root_ = folder_ / "ckpt";
+};
+
+TEST_F(Exported, TensorsAreWholeUnderTheModelsNames) {
+    if (!ranks_.is_root()) return;
+    const fs::path path = root_ / "a.safetensors";
+    const ExportSummary summary = export_checkpoint(checkpoint(), path);
+    EXPECT_EQ(summary.step, 7);
+    EXPECT_EQ(summary.tensors, 3u);
+    EXPECT_EQ(summary.bytes, fs::file_size(path));
+    const WeightsFile file(path);
+    EXPECT_THAT(names_of(file), ElementsAre("w", "running_mean", "batches"));
+    EXPECT_THAT(file.tensors()[0].shape, ElementsAre(2, 6));
+    std::vector<float> values(12), expected(12);
+    for (std::size_t t = 0; t < 2; ++t) {
+        std::iota(expected.begin(), expected.end(), 0.5F + 12 * static_cast<float>(t));
+        file.read(file.tensors()[t], values);
+        EXPECT_EQ(values, expected);
+    }
+    EXPECT_EQ(file.tensors()[2].dtype, "I64");
+    std::int64_t counter = 0;
+    const UniqueFd fd = open_for_reading(path);
+    read_at(
+        fd.value(), std::as_writable_bytes(std::span(&counter, 1)), file.tensors()[2].offset, path);
+    EXPECT_EQ(counter, 1LL << 40);
+}
+
+struct ExportedAverage : Exported {
+    ExportedAverage() : Exported("average") {}
+};
+
+TEST_F(ExportedAverage, StandsForTheParameters) {
+    if (!ranks_.is_root()) return;
+    const fs::path path = root_ / "a.safetensors";
+    export_checkpoint(checkpoint(), path, {.tensors = ExportedTensors::averaged});
+    const WeightsFile file(path);
+    EXPECT_THAT(names_of(file), ElementsAre("w", "running_mean", "batches"));
+    std::vector<float> values(12);
+    file.read(file.tensors()[0], values);
+    EXPECT_EQ(values[0], 24.5F);
+    file.read(file.tensors()[1], values);
+    EXPECT_EQ(values[0], 12.5F) << "buffers have no average";
+}
+
+TEST_F(Exported, AverageIsMissedWhereThereIsNone) {
+    if (!ranks_.is_root()) return;
+    EXPECT_EQ(caught_code([&] {
+                  export_checkpoint(
+                      checkpoint(), root_ / "a", {.tensors = ExportedTensors::averaged});
+              }),
+              "E106");
+    EXPECT_FALSE(fs::exists(root_ / "a"));
+}
+
+TEST_F(Exported, TensorsAreAlsoTheOptimizersIfAsked) {
+    if (!ranks_.is_root()) return;
+    const fs::path path = root_ / "a.safetensors";
+    export_checkpoint(checkpoint(), path, {.tensors = ExportedTensors::all});
+    EXPECT_THAT(names_of(WeightsFile(path)),
+                ElementsAre("w", "running_mean", "optimizer.momentum.w", "batches"));
+    EXPECT_EQ(caught_code([&] { export_checkpoint(checkpoint(), path); }), "E407");
+}
+
+// Each rank has a folder with a file of its own; the run is rank 0's to look at.
+class FirstWeights : public testing::Test {
+  protected:
+    FirstWeights() { settings_.run = folder_ / "run"; }
+
+    InitialWeights settled(const Json& recorded = Json::object()) {
+        return settle_initial_weights(ranks_, settings_, recorded);
+    }
+    std::string error(const Json& recorded = Json::object()) {
+        return caught_text([&] { settled(recorded); });
+    }
+    void give_file(const std::string& content) {
+        settings_.load_weights = folder_.file("w.safetensors", content);
+    }
+    void save_checkpoint_of_run() {
+        fs::create_directories(settings_.run / "ckpt" / "step-000007");
+    }
+
+    Communicator ranks_ = Communicator::world();
+    test::TempDir folder_;
+    TrainSettings settings_;
+};
+
+TEST_F(FirstWeights, AreTheSeedsWithoutAFile) {
+    EXPECT_EQ(settled().fact, "");
+    EXPECT_EQ(settled().file, "");
+}
+
+TEST_F(FirstWeights, OfAFileAreItsDigestAndWhatIsLeftOut) {
+    give_file("abc");
+    EXPECT_EQ(settled().fact, file_digest(settings_.load_weights));
+    EXPECT_EQ(settled().file, settings_.load_weights);
+    settings_.load_skip = "fc.*";
+    EXPECT_EQ(settled().fact, file_digest(settings_.load_weights) + " without fc.*");
+}
+
+TEST_F(FirstWeights, OfAnotherFileOnSomeRankAreRefused) {
+    const bool is_last = ranks_.rank() == ranks_.size() - 1;
+    give_file(is_last && ranks_.size() > 1 ? "abd" : "abc");
+    if (ranks_.size() == 1) {
+        EXPECT_EQ(error(), "");
+        return;
+    }
+    EXPECT_THAT(error(), HasSubstr("E605"));
+    give_file("abc");
+    if (is_last) fs::remove(settings_.load_weights);
+    EXPECT_THAT(error(), HasSubstr("E201"));
+}
+
+TEST_F(FirstWeights, ComeFromACheckpointOnceThereIsOne) {
+    give_file("abc");
+    const std::string digest = settled().fact;
+    save_checkpoint_of_run();
+    EXPECT_EQ(settled({{"load-weights", digest}}).fact, digest) << "compared, and not read";
+    EXPECT_EQ(settled({{"load-weights", digest}}).file, "");
+    give_file("abd");
+    EXPECT_NE(settled({{"load-weights", digest}}).fact, digest) << "E306 for the caller";
+    fs::remove(settings_.load_weights);
+    EXPECT_EQ(settled({{"load-weights", digest}}).fact, digest) << "the file is gone";
+    settings_.load_weights.clear();
+    EXPECT_EQ(settled({{"load-weights", digest}}).fact, digest) << "the option, too";
+    EXPECT_EQ(settled().fact, "");
+}
+
+TEST_F(FirstWeights, AreNeededUntilThereIsACheckpoint) {
+    EXPECT_THAT(error({{"load-weights", "0123"}}), HasSubstr("E105: --load-weights is missing"));
+    settings_.load_weights = folder_ / "none";
+    EXPECT_THAT(error({{"load-weights", "0123"}}), HasSubstr("E201"));
+    save_checkpoint_of_run();
+    EXPECT_THAT(error(), HasSubstr("E201")) << "nothing was recorded that could stand for it";
 }
 
 }  // namespace
