@@ -49,7 +49,7 @@ TEST(PhaseClock, PhasesAddUpToTheWallTime) {
     EXPECT_GE(phases[Phase::backward], 0.003);
 }
 
-TEST(PhaseClock, StartsAnewAndGoesOnInItsPhase) {
+TEST(PhaseClock, StartsAnewAndTellsThePhaseItEnds) {
     PhaseClock clock;
     clock.enter(Phase::forward);
     clock.take();
@@ -57,10 +57,6 @@ TEST(PhaseClock, StartsAnewAndGoesOnInItsPhase) {
     const auto phases = clock.take();
     EXPECT_GE(phases[Phase::forward], 0.002);
     EXPECT_EQ(phases[Phase::other], 0);
-}
-
-TEST(PhaseClock, TellsThePhaseItEnds) {
-    PhaseClock clock;
     EXPECT_EQ(clock.enter(Phase::data), Phase::other);
     EXPECT_EQ(clock.enter(Phase::comm), Phase::data);
 }
@@ -90,16 +86,13 @@ TEST(PhaseClock, MovesNoMoreThanThereIs) {
     EXPECT_GE(phases[Phase::wait], 0.0029);
 }
 
-TEST(PhaseMark, FitsIntoOneWord) {
+TEST(PhaseMark, FitsIntoOneWordAndIsOtherWhereNobodyPackedIt) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(Phase::count); ++i) {
         const PhaseMark mark{static_cast<Phase>(i), 86400.0 * 365 * 10 + 0.25};
         const PhaseMark back = unpacked_phase(packed(mark));
         EXPECT_EQ(back.phase, mark.phase);
         EXPECT_NEAR(back.since_s, mark.since_s, 2e-6);
     }
-}
-
-TEST(PhaseMark, OfAWordThatNobodyPackedIsOther) {
     EXPECT_EQ(unpacked_phase(0).phase, Phase::other);
     EXPECT_EQ(unpacked_phase(~std::uint64_t{0}).phase, Phase::other);
 }

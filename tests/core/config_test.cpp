@@ -38,7 +38,7 @@ class ConfigTest : public testing::Test {
     test::TempDir folder_;
 };
 
-TEST_F(ConfigTest, FlattensTablesToDottedKeys) {
+TEST_F(ConfigTest, FlattensTablesToDottedKeysAndRemembersWhereAValueStands) {
     const auto config = config_of(
         "batch-size = 64\n[optimizer]\nlr = 0.1\nnesterov = true\nname = \"sgd\"\n"
         "[optimizer.schedule]\nsteps = 5\n");
@@ -48,6 +48,7 @@ TEST_F(ConfigTest, FlattensTablesToDottedKeys) {
     EXPECT_EQ(config.at("optimizer.nesterov").value, ConfigValue(true));
     EXPECT_EQ(config.at("optimizer.name").value, ConfigValue(std::string("sgd")));
     EXPECT_EQ(config.at("optimizer.schedule.steps").value, ConfigValue(std::int64_t{5}));
+    EXPECT_TRUE(config_of("# nothing\n").empty());
 }
 
 TEST_F(ConfigTest, RemembersWhereAValueStands) {
@@ -55,32 +56,19 @@ TEST_F(ConfigTest, RemembersWhereAValueStands) {
     EXPECT_THAT(config.at("lr").origin, testing::MatchesRegex(".*train.toml:3:[0-9]+"));
 }
 
-TEST_F(ConfigTest, IsEmptyWithoutSettings) {
-    EXPECT_TRUE(config_of("# nothing\n").empty());
-}
-
-TEST_F(ConfigTest, PointsACaretAtASyntaxError) {
+TEST_F(ConfigTest, PointsACaretAtASyntaxErrorAlsoBehindTabsAndLetters) {
     const Error error = error_of([&] { config_of("epochs = 2\nlr = = 0.1\n"); });
     EXPECT_EQ(error.code(), "E110");
     EXPECT_THAT(error.what(), HasSubstr("train.toml:2:6"));
     EXPECT_THAT(error.why(), EndsWith("    lr = = 0.1\n         ^"));
+    const Error behind = error_of([&] { config_of("\tname = \"\xc3\xa4\xc3\xb6\" x\n"); });
+    EXPECT_THAT(behind.why(), EndsWith("    \tname = \"\xc3\xa4\xc3\xb6\" x\n    \t            ^"));
 }
 
-TEST_F(ConfigTest, AlignsTheCaretBehindTabsAndLetters) {
-    const Error error = error_of([&] { config_of("\tname = \"\xc3\xa4\xc3\xb6\" x\n"); });
-    EXPECT_THAT(error.why(), EndsWith("    \tname = \"\xc3\xa4\xc3\xb6\" x\n    \t            ^"));
-}
-
-TEST_F(ConfigTest, RefusesAKeyTwice) {
+TEST_F(ConfigTest, RefusesKeysTwiceListsDatesAndNumbersThatAreNone) {
     EXPECT_EQ(code_of("lr = 0.1\nlr = 0.2\n"), "E110");
-}
-
-TEST_F(ConfigTest, RefusesListsAndDatesAndNumbersThatAreNone) {
     for (const auto value : {"[1, 2]", "2026-01-31", "nan", "inf"})
         EXPECT_EQ(code_of(fmt::format("x = {}\n", value)), "E112") << value;
-}
-
-TEST_F(ConfigTest, RefusesWhatIsNotText) {
     EXPECT_EQ(code_of(std::string_view("a = 1\0", 6)), "E115");
     EXPECT_EQ(code_of("a = \"\xff\xfe\"\n"), "E115");
     EXPECT_EQ(code_of("\x89HDF\r\n\x1a\n"), "E115");

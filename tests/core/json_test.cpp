@@ -39,16 +39,16 @@ TEST(ParseJson, KeepsTheOrderOfKeys) {
               R"({"b":1,"a":[true,null]})");
 }
 
-TEST(ParseJson, NamesOriginAndPlace) {
+TEST(ParseJson, RefusesWhatIsNotJsonByOriginAndPlace) {
     const auto text = parse_error_of("{\"a\": 1,\n\"b\" 2}");
     EXPECT_THAT(text, HasSubstr("E222: 'm.json' makes no sense as JSON"));
     EXPECT_THAT(text, HasSubstr("line 2"));
-}
-
-TEST(ParseJson, RefusesWhatIsNotJson) {
-    for (const auto* text : {"", "{", "[1,]", "nul", "\"\xff\"", "{} x", "01", "{\"a\":1e999}"}) {
-        EXPECT_THAT(parse_error_of(text), HasSubstr("E222")) << text;
+    for (const auto* bad : {"", "{", "[1,]", "nul", "\"\xff\"", "{} x", "01", "{\"a\":1e999}"}) {
+        EXPECT_THAT(parse_error_of(bad), HasSubstr("E222")) << bad;
     }
+    EXPECT_THAT(parse_error_of(R"({"a":1,"b":{"a":2},"a":3})"),
+                HasSubstr("key \"a\" is there twice"));
+    EXPECT_EQ(parse_error_of(R"([{"a":1},{"a":2},{"b":{"a":1},"a":2}])"), "");
 }
 
 TEST(ParseJson, GuardsItsDepth) {
@@ -66,12 +66,6 @@ TEST(ParseJson, GuardsItsMemory) {
     std::string keys = "{";
     for (int i = 0; i <= 100'000; ++i) keys += fmt::format("\"{}\":0,", i);
     EXPECT_THAT(parse_error_of(keys + "\"a\":0}"), HasSubstr("an object of more than 100000 keys"));
-}
-
-TEST(ParseJson, RefusesAKeyTwice) {
-    EXPECT_THAT(parse_error_of(R"({"a":1,"b":{"a":2},"a":3})"),
-                HasSubstr("key \"a\" is there twice"));
-    EXPECT_EQ(parse_error_of(R"([{"a":1},{"a":2},{"b":{"a":1},"a":2}])"), "");
 }
 
 TEST(ReadJson, IsBoundedInSize) {
@@ -296,11 +290,8 @@ std::string error_with(const char* key, const Json& value) {
     return test::caught_text([&] { static_cast<void>(read(json)); });
 }
 
-TEST(Record, WritesInTheOrderOfItsDescription) {
+TEST(Record, ReadsWhatItWroteInTheOrderOfItsDescription) {
     EXPECT_EQ(json_of_record(example()).dump(), example_text);
-}
-
-TEST(Record, ReadsWhatItWrote) {
     const Note note = read(parse_json(example_text, "n.json"));
     EXPECT_EQ(json_of_record(note).dump(), example_text);
     EXPECT_EQ(note.width, 80);

@@ -145,9 +145,6 @@ TEST_F(LogTest, BeginsLinesWithTimeAndLevel) {
     open_as(0);
     said_by([] { here(Level::error, "bad"); });
     EXPECT_THAT(lines_of(text_file(0))[0], MatchesRegex("20[0-9-]+T[0-9:.]+Z error bad"));
-}
-
-TEST_F(LogTest, KnowsLevelsByTheirNames) {
     for (const Level level : {Level::debug, Level::info, Level::warn, Level::error})
         EXPECT_EQ(level_named(level_name(level)), level);
     EXPECT_EQ(level_name(Level::warn), "warn");
@@ -373,17 +370,14 @@ TEST_F(KeptStderr, HasWhatAnotherHandlerOfCrashesSays) {
     EXPECT_EQ(content_of(kept_), "a trace\n");
 }
 
-TEST_F(KeptStderr, HasTheLastWordsOfAProcessThatIsKilled) {
+TEST_F(KeptStderr, HasTheLastWordsOfAProcessThatIsKilledAndLeavesNoEmptyFile) {
+    said_by_child([] {});
+    EXPECT_FALSE(fs::exists(kept_));
     said_by_child([] {
         std::fputs("last words\n", stderr);
         ::raise(SIGKILL);
     });
     EXPECT_EQ(content_of(kept_), "last words\n");
-}
-
-TEST_F(KeptStderr, LeavesNoEmptyFile) {
-    said_by_child([] {});
-    EXPECT_FALSE(fs::exists(kept_));
 }
 
 TEST_F(LogTest, TellsAtTheEndOfResultsThatHadNoRoom) {
@@ -412,11 +406,16 @@ TEST_F(LogTest, TakesAReaderThatWentAwayForNoError) {
     EXPECT_EQ(test::caught_code([] { check_printed(); }), "");
 }
 
-TEST(Printable, ReplacesControlCharacters) {
+TEST(Printable, ReplacesControlCharactersAndWhatChangesTheOrderOfLetters) {
     EXPECT_EQ(printable("plain \xc3\xa4 text"), "plain \xc3\xa4 text");
     EXPECT_EQ(printable("a\tb\nc"), "a\tb c");
     EXPECT_EQ(printable("\033[31m\a\b\x7f"), "?[31m???");
     EXPECT_EQ(printable(std::string_view("\0", 1)), "?");
+    for (const char* reorders : {"\u2028", "\u202a", "\u202e", "\u2066", "\u2069"})
+        EXPECT_EQ(printable(std::string("a") + reorders + "b"), "a?b");
+    for (const char* harmless : {"\u2027", "\u202f", "\u2065", "\u206a", "\u05d0", "\U0001f600"})
+        EXPECT_EQ(printable(harmless), harmless);
+    EXPECT_EQ(printable_lines("a\n\tb\r\033\n"), "a\n\tb??\n");
 }
 
 TEST(Printable, ReplacesControlCharactersThatUtf8Hides) {
@@ -429,17 +428,6 @@ TEST(Printable, ReplacesControlCharactersThatUtf8Hides) {
                         "31m \xe9 \xe4\x85"),
               "?31m \xe9 \xe4?")
         << "Latin-1";
-}
-
-TEST(Printable, ReplacesWhatChangesTheOrderOfLetters) {
-    for (const char* reorders : {"\u2028", "\u202a", "\u202e", "\u2066", "\u2069"})
-        EXPECT_EQ(printable(std::string("a") + reorders + "b"), "a?b");
-    for (const char* harmless : {"\u2027", "\u202f", "\u2065", "\u206a", "\u05d0", "\U0001f600"})
-        EXPECT_EQ(printable(harmless), harmless);
-}
-
-TEST(PrintableLines, KeepsLineFeeds) {
-    EXPECT_EQ(printable_lines("a\n\tb\r\033\n"), "a\n\tb??\n");
 }
 
 }  // namespace

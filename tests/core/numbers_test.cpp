@@ -114,12 +114,9 @@ TEST(ShellWord, QuotesWhatAShellWouldTakeApart) {
     EXPECT_EQ(shell_word("it's \\ \033[31m\n"), "$'it\\'s \\\\ \\033[31m\\012'");
 }
 
-TEST(Split, GivesWhatLiesBetweenTheSeparators) {
+TEST(Split, GivesWhatLiesBetweenTheSeparatorsAlsoWhereItIsEmpty) {
     EXPECT_THAT(split("a,bc,d", ','), ElementsAre("a", "bc", "d"));
     EXPECT_THAT(split("a:b,c", ':'), ElementsAre("a", "b,c"));
-}
-
-TEST(Split, KeepsWhatIsEmpty) {
     EXPECT_THAT(split("", ','), ElementsAre(""));
     EXPECT_THAT(split(",a,,", ','), ElementsAre("", "a", "", ""));
 }

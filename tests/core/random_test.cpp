@@ -108,9 +108,6 @@ TEST(CounterRandom, KeepsPurposesAndKeysApart) {
         }
     }
     EXPECT_EQ(firsts.size(), 600u);
-}
-
-TEST(CounterRandom, CopiesGoOnAlike) {
     CounterRandom first(Purpose::test, {5});
     first.next();
     auto second = first;
@@ -232,14 +229,11 @@ TEST(Hash64, HasThePublishedValues) {
     }
 }
 
-TEST(Hash128, HasThePublishedValues) {
+TEST(Hash128, HasThePublishedValuesAndKeepsLeadingZeros) {
     EXPECT_EQ(hash128("").hex(), "99aa06d3014798d86001c324468d497f");
     EXPECT_EQ(hash128(test_buffer(1)), (Hash128{0xA6CD5E9392000F6A, 0xC44BDFF4074EECDB}));
     EXPECT_EQ(hash128(test_buffer(6)), (Hash128{0x082AFE0B8162D12A, 0x3E7039BDDA43CFC6}));
     EXPECT_EQ(hash128(test_buffer(2048)), (Hash128{0xF736557FD47073A5, 0xDD59E2C3A5F038E0}));
-}
-
-TEST(Hash128, KeepsLeadingZerosInItsText) {
     EXPECT_EQ((Hash128{1, 2}).hex(), "00000000000000010000000000000002");
     EXPECT_EQ(hex64(0xabc), "0000000000000abc");
 }

@@ -50,7 +50,14 @@ TEST(SignalGuard, KeepsTheStrongestRequest) {
     EXPECT_EQ(stop_requested(), StopRequest::interrupt);
 }
 
-TEST(SignalGuard, EndsTheProcessAtTheSecondInterrupt) {
+TEST(SignalGuard, EndsTheProcessAtTheSecondInterruptAndWhileNothingHasBegunAtTheSecondRequest) {
+    EXPECT_EQ(exit_of_child([] {
+                  const SignalGuard guard(SignalGuard::SecondRequest::ends);
+                  ::raise(SIGTERM);
+                  ::usleep(1'100'000);
+                  ::raise(SIGTERM);
+              }),
+              75);
     EXPECT_EQ(exit_of_child([] {
                   const SignalGuard guard;
                   ::raise(SIGINT);
@@ -72,16 +79,6 @@ TEST(SignalGuard, CountsRequestsThatAreNotTheSame) {
     ::raise(SIGTERM);
     EXPECT_EQ(stop_requests(), 2);
     mirror_signals_to(nullptr);
-}
-
-TEST(SignalGuard, EndsAProcessAtTheSecondRequestWhileNothingHasBegun) {
-    EXPECT_EQ(exit_of_child([] {
-                  const SignalGuard guard(SignalGuard::SecondRequest::ends);
-                  ::raise(SIGTERM);
-                  ::usleep(1'100'000);
-                  ::raise(SIGTERM);
-              }),
-              75);
 }
 
 TEST(Signals, AReaderThatIsGoneEndsOnlyOthers) {

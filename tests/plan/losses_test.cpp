@@ -45,7 +45,7 @@ BestEvaluation best_of(const TrainSettings& settings,
     return best;
 }
 
-TEST(BestEvaluation, IsTheLeastErrorOrTheLargestScore) {
+TEST(BestEvaluation, IsTheLeastErrorOrTheLargestScoreThatWasAskedFor) {
     for (const std::string metric : {"loss", "mae", "rmse", "perplexity"}) {
         const BestEvaluation best = best_of(judged_by(metric), metric, {3, 1, 2, 1});
         EXPECT_EQ(best.step, 20) << metric;
@@ -54,6 +54,13 @@ TEST(BestEvaluation, IsTheLeastErrorOrTheLargestScore) {
     }
     for (const std::string metric : {"accuracy", "top5", "f1", "r2", "iou"})
         EXPECT_EQ(best_of(judged_by(metric), metric, {1, 3, 2, 3}).step, 20) << metric;
+    EXPECT_EQ(best_of(judged_by(""), "loss", {1}).metric, "");
+    EXPECT_EQ(best_of(judged_by("kl:min"), "kl", {3, 1, 2}).step, 20);
+    EXPECT_EQ(best_of(judged_by("kl:max"), "kl", {1, 3, 2}).step, 20);
+    EXPECT_THAT(kept_steps(judged_by("kl:max"), best_of(judged_by("kl:min"), "kl", {3, 1})),
+                IsEmpty());
+    EXPECT_EQ(passed_over(judged_by("kl:min"), {{"kl", std::numeric_limits<double>::infinity()}}),
+              "the test kl is inf: --keep-best kl:min passes this evaluation over");
 }
 
 TEST(BestEvaluation, IsNeverOneThatIsNotFinite) {
@@ -126,19 +133,6 @@ TEST(BestEvaluation, EndsARunAfterEnoughThatAreNoBetter) {
     EXPECT_EQ(reason_to_stop(judged_by("", 3), best), "");
 }
 
-TEST(BestEvaluation, IsNotLookedForUnasked) {
-    EXPECT_EQ(best_of(judged_by(""), "loss", {1}).metric, "");
-}
-
-TEST(BestEvaluation, OfAMetricOfTheModelsOwnIsTheLeastOrMostAsAsked) {
-    EXPECT_EQ(best_of(judged_by("kl:min"), "kl", {3, 1, 2}).step, 20);
-    EXPECT_EQ(best_of(judged_by("kl:max"), "kl", {1, 3, 2}).step, 20);
-    EXPECT_THAT(kept_steps(judged_by("kl:max"), best_of(judged_by("kl:min"), "kl", {3, 1})),
-                IsEmpty());
-    EXPECT_EQ(passed_over(judged_by("kl:min"), {{"kl", std::numeric_limits<double>::infinity()}}),
-              "the test kl is inf: --keep-best kl:min passes this evaluation over");
-}
-
 TEST(CheckMetric, WantsADirectionWhereTheModelNamesTheMetric) {
     const std::map<std::string, double> metrics = {{"loss", 0}, {"accuracy", 0}};
     const auto refused = [&](const std::string& metric, TaskKind task) {
@@ -185,28 +179,22 @@ TEST(LossError, NamesThreadsWhereThereAreSeveral) {
     EXPECT_THAT(later.fix(), AllOf(HasSubstr("--lr"), HasSubstr("--threads 1")));
 }
 
-TEST(LossError, KnowsThatFp16EndsEarly) {
-    TrainSettings settings;
-    settings.precision = Precision::fp16;
-    const Error error = loss_error(HUGE_VAL, 7, settings);
-    EXPECT_THAT(error.why(), HasSubstr("65,504"));
-    EXPECT_THAT(error.fix(), HasSubstr("--precision bf16"));
-}
-
-TEST(LossError, SpeaksOfDivergenceLater) {
+TEST(LossError, SpeaksOfDivergenceLaterAndKnowsThatFp16EndsEarly) {
     const Error error = loss_error(HUGE_VAL, 2, {});
     EXPECT_THAT(error.why(), AllOf(HasSubstr("diverged"), Not(HasSubstr("thread"))));
     EXPECT_THAT(error.fix(), HasSubstr("the last checkpoint is good"));
+    TrainSettings settings;
+    settings.precision = Precision::fp16;
+    const Error of_fp16 = loss_error(HUGE_VAL, 7, settings);
+    EXPECT_THAT(of_fp16.why(), HasSubstr("65,504"));
+    EXPECT_THAT(of_fp16.fix(), HasSubstr("--precision bf16"));
 }
 
-TEST(ScaleError, SaysHowLowItIs) {
+TEST(ScaleError, SaysHowLowItIsOrHowManyStepsWereSkipped) {
     const Error error = scale_error(0x1p-15, 31);
     EXPECT_EQ(error.code(), "E701");
     EXPECT_THAT(error.what(), HasSubstr("has fallen to 3.05e-05 at step 31"));
     EXPECT_THAT(error.fix(), HasSubstr("--precision bf16"));
-}
-
-TEST(SkippedError, CountsSteps) {
     EXPECT_THAT(skipped_error(100, 340).what(),
                 HasSubstr("100 steps in a row were skipped, the last is step 340"));
 }
@@ -275,16 +263,13 @@ TrainSettings settings_of(const std::string& keep) {
     return settings;
 }
 
-TEST(KeepOption, TakesItsPartsInAnyOrder) {
+TEST(KeepOption, TakesItsPartsInAnyOrderAndShowsThemAsTheyAreRead) {
     const KeepSettings keep = settings_of("best=2,every=10epochs,last=5").keep;
     EXPECT_EQ(keep.last, 5);
     EXPECT_EQ(keep.every, (Period{Period::Unit::epochs, 10}));
     EXPECT_EQ(keep.best, 2);
     EXPECT_EQ(settings_of("every=500steps").keep.last, 3);
     EXPECT_EQ(settings_of("last=1").keep.best, std::nullopt);
-}
-
-TEST(KeepOption, IsShownAsItIsRead) {
     for (const char* text : {"last=3", "last=1,every=1epoch", "last=9,every=500steps,best=0"}) {
         TrainSettings settings = settings_of(text);
         EXPECT_EQ(config_text(keep_option(settings.keep).current()), text);

@@ -43,17 +43,13 @@ TEST(LengthOf, CountsShortStepsUnlessTheyAreDropped) {
     EXPECT_EQ(length_of(settings, 100).total_steps, 5);
 }
 
-TEST(SingleRows, AreThoseOfLeavesOfTheLastStep) {
-    const TrainSettings settings = settings_of(16, 4);
+TEST(SingleRows, AreThoseOfLeavesOfTheLastStepIfThereIsOne) {
+    TrainSettings settings = settings_of(16, 4);
     EXPECT_EQ(reason(settings, 160), "");
     for (const std::int64_t rest : {1, 4, 5, 7})
         EXPECT_THAT(reason(settings, 160 + rest), HasSubstr("the last step of an epoch has"))
             << rest;
     for (const std::int64_t rest : {8, 9, 15}) EXPECT_EQ(reason(settings, 160 + rest), "") << rest;
-}
-
-TEST(SingleRows, AreNotThereWhereTheLastStepIsNot) {
-    TrainSettings settings = settings_of(16, 4);
     settings.max_steps = 10;
     EXPECT_EQ(reason(settings, 161), "");
     settings.max_steps = 11;
@@ -79,8 +75,10 @@ double rate(const ScheduleSettings& schedule, std::int64_t step) {
     return learning_rate(2, schedule, step, length);
 }
 
-TEST(LearningRate, StaysWhereItIsConstant) {
+TEST(LearningRate, StaysWhereItIsConstantAndIsRefusedOfWhatIsNoEnumerator) {
     for (const std::int64_t step : {0, 50, 109}) EXPECT_EQ(rate({}, step), 2);
+    const ScheduleSettings none{.kind = static_cast<ScheduleKind>(99)};
+    EXPECT_EQ(test::caught_code([&] { rate(none, 0); }), "E103");
 }
 
 TEST(LearningRate, WarmsUpToWhereItsScheduleBegins) {
@@ -109,17 +107,14 @@ TEST(LearningRate, FallsToItsEndOverTheStepsAfterTheWarmUp) {
         }
 }
 
-TEST(LearningRate, FollowsTheCosine) {
-    const ScheduleSettings schedule{.kind = ScheduleKind::cosine, .warmup_steps = 10};
+TEST(LearningRate, FollowsTheCosineLineOrPower) {
+    ScheduleSettings schedule{.kind = ScheduleKind::cosine, .warmup_steps = 10};
     EXPECT_NEAR(rate(schedule, 60), 1, 1e-12);
     // Bits of runs that exist.
     for (std::int64_t step = 10; step < 110; ++step)
         EXPECT_EQ(rate(schedule, step),
                   2 * 0.5 * (1 + std::cos(M_PI * (static_cast<double>(step - 10) / 100))));
-}
-
-TEST(LearningRate, FallsLinearlyOrAsAPower) {
-    ScheduleSettings schedule{.kind = ScheduleKind::linear, .warmup_steps = 10, .end = 0.5};
+    schedule = {.kind = ScheduleKind::linear, .warmup_steps = 10, .end = 0.5};
     EXPECT_DOUBLE_EQ(rate(schedule, 60), 1.25);
     schedule.kind = ScheduleKind::polynomial;
     EXPECT_DOUBLE_EQ(rate(schedule, 60), 0.5 + 1.5 / 4);
@@ -198,11 +193,6 @@ TEST(PeakRate, FollowsTheBatch) {
               "reference 2,500 of 256");
 }
 
-TEST(LearningRate, OfWhatIsNoEnumeratorIsRefused) {
-    const ScheduleSettings none{.kind = static_cast<ScheduleKind>(99)};
-    EXPECT_EQ(test::caught_code([&] { rate(none, 0); }), "E103");
-}
-
 constexpr ModelTraits small{.parameters = 1'000'000};
 constexpr ModelTraits with_norm{.parameters = 1'000'000, .looks_across_samples = true};
 
@@ -215,35 +205,26 @@ int chosen(std::int64_t batch,
     return default_virtual_ranks(settings, samples, model, ranks);
 }
 
-TEST(DefaultVirtualRanks, LeaveEightSamplesToALeaf) {
+TEST(DefaultVirtualRanks, LeaveEightSamplesToALeafUnlessRanksNeedMore) {
     EXPECT_EQ(chosen(4096), 64);
     EXPECT_EQ(chosen(512), 64);
     EXPECT_EQ(chosen(128), 16);
     EXPECT_EQ(chosen(120), 8);
     EXPECT_EQ(chosen(15), 1);
     EXPECT_EQ(chosen(512, small, 1, 40), 4);
-}
-
-TEST(DefaultVirtualRanks, DoNotDependOnFewerRanksOrOnTheRunsLength) {
+    EXPECT_EQ(chosen(128, small, 17), 32);
+    EXPECT_EQ(chosen(128, small, 32), 32);
+    EXPECT_EQ(chosen(128, small, 128), 128);
     for (int ranks = 1; ranks <= 16; ++ranks) EXPECT_EQ(chosen(128, small, ranks), 16);
     TrainSettings settings;
     settings.max_steps = 1;
     EXPECT_EQ(default_virtual_ranks(settings, 1285, with_norm, 1), 2);
 }
 
-TEST(DefaultVirtualRanks, AreAsManyAsRanksNeed) {
-    EXPECT_EQ(chosen(128, small, 17), 32);
-    EXPECT_EQ(chosen(128, small, 32), 32);
-    EXPECT_EQ(chosen(128, small, 128), 128);
-}
-
-TEST(DefaultVirtualRanks, LeaveThirtyTwoSamplesToBatchStatistics) {
+TEST(DefaultVirtualRanks, LeaveThirtyTwoSamplesToBatchStatisticsAndAGigabyteToGradients) {
     EXPECT_EQ(chosen(128, with_norm), 4);
     // An epoch's last step has 5 samples: of four leaves three would have a single one.
     EXPECT_EQ(chosen(128, with_norm, 1, 1285), 2);
-}
-
-TEST(DefaultVirtualRanks, HoldNoMoreThanAGigabyteOfGradients) {
     EXPECT_EQ(chosen(512, {.parameters = 25'557'032}), 64);
     EXPECT_EQ(chosen(512, {.parameters = 40'000'000}), 32);
     EXPECT_EQ(chosen(512, {.parameters = 86'567'656}), 4);
@@ -261,30 +242,25 @@ TEST(DefaultVirtualRanks, LeaveEnoughProductsForEachWeight) {
 }
 
 TEST(DefaultVirtualRanks, AreFewWhereLeavesAreNotComputedTogether) {
-    TrainSettings settings;
-    settings.micro_batches = 2;
-    EXPECT_EQ(default_virtual_ranks(settings, 60'000, small, 2), 2);
-    settings = {};
-    settings.precision = Precision::bf16;
-    EXPECT_EQ(default_virtual_ranks(settings, 60'000, small, 2), 2);
-    settings = {};
-    settings.plain_summation = true;
-    EXPECT_EQ(default_virtual_ranks(settings, 60'000, small, 2), 2);
+    TrainSettings split, narrow, plain;
+    split.micro_batches = 2;
+    narrow.precision = Precision::bf16;
+    plain.plain_summation = true;
+    for (const TrainSettings& settings : {split, narrow, plain})
+        EXPECT_EQ(default_virtual_ranks(settings, 60'000, small, 2), 2)
+            << settings.micro_batches << settings.plain_summation;
 }
 
 // A limit 1000 s from now, when now_s() says 50.
 constexpr std::int64_t deadline = 1'700'001'000;
 constexpr double unix_now_s = 1'700'000'000, begin_s = 50;
 
-TEST(SaveInterval, LosesTheLeastTime) {
+TEST(SaveInterval, LosesTheLeastTimeWithinTheShareForSaves) {
     const double interval_s = save_interval_s(8, 36'000, 0.5);
     EXPECT_NEAR(interval_s, std::sqrt(2 * 8 * 36'000.0), 1e-9);
     const auto lost = [](double every_s) { return 8 / every_s + every_s / 2 / 36'000; };
     EXPECT_LT(lost(interval_s), lost(0.8 * interval_s));
     EXPECT_LT(lost(interval_s), lost(1.2 * interval_s));
-}
-
-TEST(SaveInterval, KeepsToTheShareOfTimeForSaves) {
     EXPECT_EQ(save_interval_s(8, 600, 0.01), 800);
     EXPECT_LT(save_interval_s(8, 600, 0.5), 800);
 }
@@ -378,22 +354,17 @@ TEST(SaveCost, IsSpreadSoThatStepsShowAFiftieth) {
     EXPECT_EQ(hidden.spread(5, 0), 1);
 }
 
-TEST(TimeLimit, IsNeverNearWithoutADeadline) {
-    TimeLimit limit(0, unix_now_s, begin_s);
-    limit.note_save(1e9);
-    EXPECT_FALSE(limit.is_near(1e12));
-}
-
-TEST(TimeLimit, KeepsNinetySeconds) {
+TEST(TimeLimit, KeepsNinetySecondsOfADeadlineOrATenthOfAShortJob) {
+    TimeLimit none(0, unix_now_s, begin_s);
+    none.note_save(1e9);
+    EXPECT_FALSE(none.is_near(1e12)) << "there is no deadline";
     const TimeLimit limit(deadline, unix_now_s, begin_s);
     EXPECT_FALSE(limit.is_near(begin_s + 909));
     EXPECT_TRUE(limit.is_near(begin_s + 910));
-}
-
-TEST(TimeLimit, KeepsATenthOfAShortJob) {
-    const TimeLimit limit(1'700'000'060, unix_now_s, begin_s);
-    EXPECT_FALSE(limit.is_near(begin_s + 53));
-    EXPECT_TRUE(limit.is_near(begin_s + 54));
+    const TimeLimit short_job(1'700'000'060, unix_now_s, begin_s);
+    EXPECT_FALSE(short_job.is_near(begin_s + 53));
+    EXPECT_TRUE(short_job.is_near(begin_s + 54));
+    EXPECT_TRUE(TimeLimit(1'600'000'000, unix_now_s, begin_s).is_near(begin_s)) << "it is over";
 }
 
 TEST(TimeLimit, KeepsTwoTurnsAndTwoSaves) {
@@ -415,10 +386,6 @@ TEST(TimeLimit, ForgetsTurnsOfLongAgo) {
     EXPECT_TRUE(limit.is_near(begin_s + 750));
     for (int turn = 0; turn < 64; ++turn) limit.begin_turn(now_s += 1);
     EXPECT_FALSE(limit.is_near(begin_s + 750));
-}
-
-TEST(TimeLimit, IsNearWhereTheDeadlineIsOver) {
-    EXPECT_TRUE(TimeLimit(1'600'000'000, unix_now_s, begin_s).is_near(begin_s));
 }
 
 }  // namespace

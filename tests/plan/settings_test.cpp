@@ -26,14 +26,10 @@ std::set<std::string> names_of(const std::vector<NamedValue>& values) {
     return names;
 }
 
-TEST(SettingTable, HasEachNameOnce) {
+TEST(SettingTable, HasEachNameOnceAndReadsWhatItWrites) {
     TrainSettings settings;
     const auto values = current_values(setting_table(settings));
     EXPECT_EQ(names_of(values).size(), values.size());
-}
-
-TEST(SettingTable, ReadsWhatItWrites) {
-    TrainSettings settings;
     for (const OptionSection& section : setting_table(settings))
         for (const Option& option : section.options) {
             if (option.default_value.empty()) continue;
@@ -371,11 +367,15 @@ TEST(CheckEffects, WarnsWhereARunExistsAndMustGoOn) {
                             HasSubstr("momentum (from program) has no effect")));
 }
 
-TEST(CheckEffects, WarnsOfAWarmUpThatALongerRunWouldFinish) {
+TEST(CheckEffects, WarnsOfAWarmUpThatALongerRunWouldFinishOrThatIsTheWholeRun) {
     TrainSettings settings = settled();
     settings.schedule.warmup_steps = 101;
     EXPECT_THAT(check_effects(settings, facts),
                 ElementsAre("the learning rate warms up over 101 steps, the run has 100"));
+    settings.schedule = {ScheduleKind::cosine, 100};
+    EXPECT_THAT(check_effects(settings, facts),
+                ElementsAre("--schedule cosine begins after 100 steps (--warmup-steps), which is "
+                            "the whole run"));
 }
 
 TEST(CheckEffects, WarnsOfWhatOnlyALongerRunWouldSee) {
@@ -394,14 +394,6 @@ TEST(CheckEffects, WarnsOfWhatOnlyALongerRunWouldSee) {
     settings.trace = {100, 110};
     settings.keep.every = {Period::Unit::epochs, 10};
     EXPECT_THAT(check_effects(settings, facts), IsEmpty());
-}
-
-TEST(CheckEffects, WarnsOfAScheduleThatBeginsAtTheRunsEnd) {
-    TrainSettings settings = settled();
-    settings.schedule = {ScheduleKind::cosine, 100};
-    EXPECT_THAT(check_effects(settings, facts),
-                ElementsAre("--schedule cosine begins after 100 steps (--warmup-steps), which is "
-                            "the whole run"));
 }
 
 }  // namespace
