@@ -138,9 +138,12 @@ AgreedError failure_of(Step&& step) {
     throw std::logic_error("nothing was thrown");
 }
 
-TEST(Agree, GivesEveryRankItsOwnValue) {
+TEST(Agree, GivesEveryRankItsOwnValueAndTakesForeignExceptionsForBugs) {
     EXPECT_EQ(agree(ranks(), [] { return ranks().rank() * 2; }), ranks().rank() * 2);
     agree(ranks(), [] {});
+    const AgreedError error = failure_of([] { throw std::runtime_error("odd"); });
+    EXPECT_EQ(error.code(), "E700");
+    EXPECT_EQ(error.exit_code(), ExitCode::bug);
 }
 
 TEST(Agree, SaysEqualFailuresOnce) {
@@ -191,12 +194,6 @@ TEST(Agree, MentionsOtherErrorsInOneLine) {
               "never written\nranks 2-3 failed otherwise; rank 2: E405: the disk is full");
 }
 
-TEST(Agree, TakesForeignExceptionsForBugs) {
-    const AgreedError error = failure_of([] { throw std::runtime_error("odd"); });
-    EXPECT_EQ(error.code(), "E700");
-    EXPECT_EQ(error.exit_code(), ExitCode::bug);
-}
-
 TEST(Agree, LeavesNothingBehindForTheNextOne) {
     for (int i = 0; i < 20; ++i) {
         const int unlucky = i % ranks().size();
@@ -237,18 +234,15 @@ ClockOffset measured(const Communicator& node) {
     return measure_clock_offset(ranks(), node, [] { return now_s() + skew_s(ranks().rank()); });
 }
 
-TEST(ClockOffset, FindsAnInjectedSkewWithinItsOwnBound) {
+TEST(ClockOffset, FindsAnInjectedSkewWithinItsOwnBoundAndNoneWhereClocksAgree) {
     const ClockOffset offset = measured(Communicator());  // each rank is a node of its own
     EXPECT_NEAR(offset.ahead_s, skew_s(ranks().rank()), offset.error_s + 1e-9);
     EXPECT_LT(offset.error_s, 0.1);
     EXPECT_EQ(offset.error_s > 0, !ranks().is_root());
-}
-
-// A skew that nobody injected would be found here as well.
-TEST(ClockOffset, FindsNoneWhereClocksAgree) {
-    const ClockOffset offset = measure_clock_offset(ranks(), Communicator(), now_s);
-    EXPECT_LE(std::abs(offset.ahead_s), offset.error_s + 1e-9);
-    EXPECT_LT(offset.error_s, 0.1);
+    // A skew that nobody injected would be found here as well.
+    const ClockOffset none = measure_clock_offset(ranks(), Communicator(), now_s);
+    EXPECT_LE(std::abs(none.ahead_s), none.error_s + 1e-9);
+    EXPECT_LT(none.error_s, 0.1);
 }
 
 TEST(ClockOffset, IsOneForAllRanksOfANode) {

@@ -258,7 +258,7 @@ RC_GTEST_PROP(FlatLayout, OnlySingleTensorsExceedTheLimits, ()) {
     }
 }
 
-TEST(FlatLayout, PutsTheLastTensorFirst) {
+TEST(FlatLayout, PutsTheLastTensorFirstAndRefusesAnOrderThatIsNoPermutation) {
     const std::vector<std::size_t> counts = {100, 20, 3};
     const FlatLayout layout(counts, 5);
     EXPECT_EQ(layout.tensor(2), (FloatRange{0, 3}));
@@ -268,28 +268,21 @@ TEST(FlatLayout, PutsTheLastTensorFirst) {
     EXPECT_EQ(layout.size(), 176u);
     EXPECT_EQ(layout.bucket_count(), 2u);
     EXPECT_EQ(layout.bucket(layout.state_bucket()), (FloatRange{160, 176}));
-}
-
-TEST(FlatLayout, RefusesAnOrderThatIsNoPermutation) {
-    const std::vector<std::size_t> counts = {100, 20, 3};
     for (const std::vector<std::size_t>& order :
          {std::vector<std::size_t>{0, 1}, {0, 1, 1}, {0, 1, 3}, {2, 1, 0, 0}})
         EXPECT_EQ(test::caught_code([&] { FlatLayout(counts, 0, {}, order); }), "E700");
 }
 
-TEST(FlatLayout, GivesALargeTensorABucketOfItsOwn) {
+TEST(FlatLayout, GivesALargeTensorABucketOfItsOwnAndNothingAnEmptyOne) {
     const std::vector<std::size_t> counts = {16, 1000, 16};
     const FlatLayout layout(counts, 0, BucketLimits{128, 128});
     EXPECT_EQ(layout.bucket_count(), 4u);
     EXPECT_EQ(layout.tensors_in(1), 1u);
     EXPECT_EQ(layout.bucket(1).size(), 1008u);
-}
-
-TEST(FlatLayout, OfNothingIsOneEmptyStateBucket) {
-    const FlatLayout layout({}, 0);
-    EXPECT_EQ(layout.size(), 0u);
-    EXPECT_EQ(layout.bucket_count(), 1u);
-    EXPECT_EQ(layout.stripe(0, 2, 3).size(), 0u);
+    const FlatLayout empty({}, 0);
+    EXPECT_EQ(empty.size(), 0u);
+    EXPECT_EQ(empty.bucket_count(), 1u);
+    EXPECT_EQ(empty.stripe(0, 2, 3).size(), 0u);
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ TEST(NullCommunicator, IsOneRankWithoutMpi) {
     EXPECT_EQ(ranks.handle(), MPI_COMM_NULL);
     EXPECT_EQ(ranks.duplicate().size(), 1);
     EXPECT_EQ(ranks.split_by_node().size(), 1);
+    EXPECT_FALSE(launched_by_mpi());
+    EXPECT_EXIT(Communicator().abort(77), testing::ExitedWithCode(77), "");
 }
 
 TEST(NullCommunicator, GivesBackWhatItIsGiven) {
@@ -49,14 +51,6 @@ TEST(NullCommunicator, AgreesWithItself) {
         EXPECT_EQ(error.ranks(), "");
         EXPECT_TRUE(error.speaks());
     }
-}
-
-TEST(NullCommunicator, EndsTheProcessWithTheCode) {
-    EXPECT_EXIT(Communicator().abort(77), testing::ExitedWithCode(77), "");
-}
-
-TEST(LaunchedByMpi, IsFalseForAProgramStartedByHand) {
-    EXPECT_FALSE(launched_by_mpi());
 }
 
 /// Threads stand in for the ranks.

@@ -15,14 +15,11 @@ using namespace lockstep;
 using testing::ElementsAre;
 using Floats = std::vector<float>;
 
-TEST(Figures, AreNcclTests) {
+TEST(Figures, AreNcclTestsAndTheMemoryLimitCountsReadsOfEveryBufferAndOneWrite) {
     EXPECT_DOUBLE_EQ(algorithm_gb_per_s(2'000'000'000, 0.5), 4);
     EXPECT_DOUBLE_EQ(bus_gb_per_s(2'000'000'000, 0.5, 2), 4);
     EXPECT_DOUBLE_EQ(bus_gb_per_s(2'000'000'000, 0.5, 4), 6);
     EXPECT_DOUBLE_EQ(bus_gb_per_s(1000, 1, 1), 0);
-}
-
-TEST(Figures, TheMemoryLimitCountsReadsOfEveryBufferAndOneWrite) {
     EXPECT_DOUBLE_EQ(fraction_of({1000, 3000}, 1, 2), 1);
     EXPECT_DOUBLE_EQ(fraction_of({1000, 3000}, 2, 2), 0.5);
 }

@@ -90,7 +90,7 @@ TEST(Tournament, LetsEveryPairMeetOnce) {
     }
 }
 
-TEST(LinkProbe, MeasuresEveryOtherRank) {
+TEST(LinkProbe, MeasuresEveryOtherRankAndKnowsTheThreadLevel) {
     const auto speeds = measure_link_speeds(test::ranks(), 4096);
     std::set<int> peers;
     for (const LinkSpeed& each : speeds) {
@@ -99,9 +99,6 @@ TEST(LinkProbe, MeasuresEveryOtherRank) {
     }
     EXPECT_EQ(static_cast<int>(peers.size()), test::ranks().size() - 1);
     EXPECT_FALSE(peers.contains(test::ranks().rank()));
-}
-
-TEST(LinkProbe, KnowsTheThreadLevel) {
     EXPECT_GE(mpi_thread_level(), 2);
 }
 

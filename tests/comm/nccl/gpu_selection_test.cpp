@@ -75,11 +75,8 @@ TEST(GpuSelection, AsksCudaForNothingBeforeItIsMade) {
     const auto selected = select_gpu(process.api(), {gpu(3).pci, gpu(3).uuid});
     EXPECT_EQ(selected, (SelectedGpu{2, "0000:38:00.0", "GPU-3333", "G"}));
     EXPECT_THAT(process.calls, ElementsAre("by_pci 0000:38:00.0", "set 2", "get", "facts 2"));
-}
-
-TEST(GpuSelection, DoesWithoutAUuidThatNobodyKnows) {
-    FakeProcess process({gpu(1)});
-    EXPECT_EQ(select_gpu(process.api(), {gpu(1).pci, ""}).uuid, "GPU-1111");
+    FakeProcess nameless({gpu(1)});
+    EXPECT_EQ(select_gpu(nameless.api(), {gpu(1).pci, ""}).uuid, "GPU-1111");
 }
 
 TEST(GpuSelection, SaysWhatIsVisibleWhereThePlannedGpuIsNot) {
@@ -246,23 +243,20 @@ TEST(Agreement, NamesBothRanksOfOneGpu) {
                           "node1"));
 }
 
-TEST(Agreement, NamesTheRanksOfEachVersion) {
+TEST(Agreement, NamesTheRanksOfEachVersionAndThoseThatHang) {
     auto facts = agreeing(4);
     facts[1].nccl_version = 22703;
     EXPECT_THAT(caught_text([&] { check_agreement(facts); }),
                 HasSubstr("error E674: ranks have different NCCLs: 2.27.3 on rank 1, 2.28.9 on "
                           "ranks 0,2-3"));
-}
-
-TEST(Agreement, KnowsVersionsThatHang) {
-    auto facts = agreeing(2);
-    const auto faults = [&] { return known_nccl_faults(facts).size(); };
-    facts[1].host_id = facts[0].host_id;
-    for (NcclRankFacts& rank : facts) rank.nccl_version = 23003;
+    auto hanging = agreeing(2);
+    const auto faults = [&] { return known_nccl_faults(hanging).size(); };
+    hanging[1].host_id = hanging[0].host_id;
+    for (NcclRankFacts& rank : hanging) rank.nccl_version = 23003;
     EXPECT_EQ(faults(), 0);
-    facts[1].host_id = "another";
+    hanging[1].host_id = "another";
     EXPECT_EQ(faults(), 1);
-    for (NcclRankFacts& rank : facts) rank.settings["NCCL_PXN_DISABLE"] = "1";
+    for (NcclRankFacts& rank : hanging) rank.settings["NCCL_PXN_DISABLE"] = "1";
     EXPECT_EQ(faults(), 0);
 }
 

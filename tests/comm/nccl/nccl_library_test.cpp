@@ -28,27 +28,18 @@ using testing::HasSubstr;
     if (std::string why; !SharedLibrary::open("libnccl.so.2", why)) \
     GTEST_SKIP() << "SKIPPED: no libnccl.so.2 here, the real NCCL was not tried: " << why
 
-TEST(NcclVersion, IsReadAsNcclWritesIt) {
-    EXPECT_EQ(nccl_version_text(22809), "2.28.9");
-    EXPECT_EQ(nccl_version_text(2708), "2.7.8");
-}
-
-TEST(LoadNccl, SaysWhyAFileCannotBeLoaded) {
+TEST(LoadNccl, SaysWhyAFileCannotBeLoadedAndTakesItsNameFromTheEnvironment) {
     const std::string text = caught_text([] { load_nccl("/nowhere/libnccl.so.2"); });
     EXPECT_THAT(text, HasSubstr("error E671: NCCL cannot be loaded from '/nowhere/libnccl.so.2'"));
     EXPECT_THAT(text, HasSubstr("No such file"));
     EXPECT_THAT(text, HasSubstr("LOCKSTEP_NCCL_LIB"));
-}
-
-TEST(LoadNccl, TakesTheNameFromTheEnvironment) {
     const Environment environment(
         std::map<std::string, std::string>{{"LOCKSTEP_NCCL_LIB", "/nowhere/else.so"}});
     EXPECT_THAT(caught_text([&] { load_nccl("", environment); }), HasSubstr("/nowhere/else.so"));
-}
-
-TEST(LoadNccl, NamesWhatAnotherLibraryLacks) {
     EXPECT_THAT(caught_text([] { load_nccl("libz.so.1"); }),
                 HasSubstr("lacks ncclGetVersion, ncclGetUniqueId"));
+    EXPECT_EQ(nccl_version_text(22809), "2.28.9");
+    EXPECT_EQ(nccl_version_text(2708), "2.7.8");
 }
 
 /// In a process of its own: NCCL looks at the variables once.
