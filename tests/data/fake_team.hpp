@@ -4,6 +4,8 @@
 
 #include "lockstep/data/team.hpp"
 
+#include "support/caught.hpp"
+
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -60,6 +62,16 @@ inline std::vector<std::exception_ptr> run_team(int size,
         });
     for (std::thread& thread : threads) thread.join();
     return failures;
+}
+
+/// The code of what each member of a team threw, or "".
+inline std::vector<std::string> codes_of(const std::vector<std::exception_ptr>& failures) {
+    std::vector<std::string> codes;
+    for (const std::exception_ptr& failure : failures)
+        codes.push_back(caught_code([&] {
+            if (failure) std::rethrow_exception(failure);
+        }));
+    return codes;
 }
 
 }  // namespace lockstep::test

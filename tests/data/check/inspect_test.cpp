@@ -218,7 +218,7 @@ TEST(ContactSheet, ShowsChannelsWhereverTheyAre) {
     EXPECT_EQ(pixel(a, 0, -1, 0), (std::vector<int>{40, 40, 40})) << "the gap";
 }
 
-TEST(ContactSheet, GoesFromBlackToWhiteWhateverTheType) {
+TEST(ContactSheet, GoesFromBlackToWhiteWhateverTheTypeAndTakesSomeOfMany) {
     const std::vector<double> values{-1, 0, 1, std::nan("")};
     const Image sheet =
         contact_sheet(rows_of(ElementType::f64, {2, 2}, 1, values), PixelOrder::plane);
@@ -226,15 +226,12 @@ TEST(ContactSheet, GoesFromBlackToWhiteWhateverTheType) {
     EXPECT_EQ(pixel(sheet, 0, 0, 24), (std::vector<int>{128, 128, 128}));
     EXPECT_EQ(pixel(sheet, 0, 24, 0), (std::vector<int>{255, 255, 255}));
     EXPECT_EQ(pixel(sheet, 0, 24, 24), (std::vector<int>{0, 0, 0}));
-}
-
-TEST(ContactSheet, ShrinksAndTakesSomeOfMany) {
-    const std::vector<std::uint8_t> values(100 * 200 * 100, 9);
-    const SampledRows many = rows_of(ElementType::u8, {200, 100}, 100, values);
+    const std::vector<std::uint8_t> nines(100 * 200 * 100, 9);
+    const SampledRows many = rows_of(ElementType::u8, {200, 100}, 100, nines);
     EXPECT_EQ(images_on_sheet(many), 64u);
-    const Image sheet = contact_sheet(many, PixelOrder::plane);
-    EXPECT_EQ(sheet.height, 8 * 98u + 2);
-    EXPECT_EQ(sheet.width, 8 * 50u + 2);
+    const Image small = contact_sheet(many, PixelOrder::plane);
+    EXPECT_EQ(small.height, 8 * 98u + 2);
+    EXPECT_EQ(small.width, 8 * 50u + 2);
 }
 
 TEST(ValueSummary, CountsWhatIsNotFiniteApart) {
@@ -347,7 +344,7 @@ TEST_F(InspectFiles, ReadsSomeRowsOfLargeDataAndSaysHowMany) {
     EXPECT_THAT(inspect_data(large), HasSubstr("0 .. 0, mean 0 in 2,048 of 5,000 rows"));
 }
 
-TEST_F(InspectFiles, TakesSeveralFilesByTheFirst) {
+TEST_F(InspectFiles, TakesSeveralFilesByTheFirstAndOpensNoMoreThanSome) {
     const fs::path other = folder_ / "n.h5";
     fs::copy_file(file_, other);
     const std::string text = inspect_data(file_.string() + "," + other.string());
@@ -355,6 +352,10 @@ TEST_F(InspectFiles, TakesSeveralFilesByTheFirst) {
     EXPECT_THAT(text, HasSubstr("train --data " + folder_.path().string() + " --field"));
     EXPECT_EQ(test::caught_code([&] { inspect_data(folder_ / "none*.h5"); }), "E201");
     EXPECT_EQ(test::caught_code([&] { inspect_data(folder_.file("a.txt", "text")); }), "E216");
+    for (int i = 100; i < 120; ++i)
+        fs::copy_file(file_, folder_ / ("many" + std::to_string(i) + ".h5"));
+    EXPECT_THAT(inspect_data(folder_ / "many*.h5"),
+                HasSubstr("\n19 more files, of which 16 were opened: their data sets fit"));
 }
 
 TEST_F(InspectFiles, SaysWhetherOtherFilesFitTheFirst) {
@@ -382,15 +383,8 @@ TEST_F(InspectFiles, SaysWhetherOtherFilesFitTheFirst) {
                 HasSubstr(": E207: '" + place + "' has no data set '/x'"));
 }
 
-TEST_F(InspectFiles, OpensNoMoreThanSomeOfManyFiles) {
-    for (int i = 100; i < 120; ++i)
-        fs::copy_file(file_, folder_ / ("many" + std::to_string(i) + ".h5"));
-    EXPECT_THAT(inspect_data(folder_ / "many*.h5"),
-                HasSubstr("\n19 more files, of which 16 were opened: their data sets fit"));
-}
-
 // The same words as without fields, for the fields that are named.
-TEST_F(InspectFiles, ShowsFieldsThatAreNamed) {
+TEST_F(InspectFiles, ShowsFieldsThatAreNamedAndWhatAJobGetsOfTheSuggestedOnes) {
     const std::vector<FieldMapping> fields{{"images", "/scan/x", RowLayout::chw},
                                            {"labels", "/scan/y"}};
     const std::string text = inspect_data(file_, {.fields = fields});
@@ -398,28 +392,23 @@ TEST_F(InspectFiles, ShowsFieldsThatAreNamed) {
     EXPECT_THAT(text, HasSubstr("\nimages  u8 [8, 3, 6, 5]  chunks, 2 blocks of 360 B, "));
     EXPECT_THAT(text, HasSubstr("\nlabels: 3 classes in 8 rows\n  0  3  ####"));
     EXPECT_THAT(text, HasSubstr("--field labels=/scan/y --batch 8 --run 'runs/my scan'\n"));
-}
-
-TEST_F(InspectFiles, SaysWhatAJobGetsOfTheSuggestedFields) {
     EXPECT_THAT(inspect_data(file_, {.job = JobShape{.ranks = 2}}), HasSubstr("\n2 ranks "));
 }
 
-TEST_F(InspectFiles, ShowsEachGroupOnce) {
+TEST_F(InspectFiles, ShowsEachGroupOnceAndTakesNothingBesideGroupsForSamplesInThem) {
     const fs::path file = folder_ / "groups.h5";
     const auto at = [](const char* path) { return ForeignDataset{.path = path, .size = {2}}; };
     test::write_foreign(file, {at("/a/b/x"), at("/a/b/y"), at("/a/c/x"), at("/x")});
     EXPECT_THAT(inspect_data(file),
                 testing::ContainsRegex("\na/\n  b/\n    x  .*\n    y  .*\n  c/\n    x  .*\nx  "));
-}
-
-TEST_F(InspectFiles, TakesNothingBesideGroupsForSamplesInThem) {
-    const fs::path file = folder_ / "views.h5";
-    const auto at = [](const char* path, const std::vector<hsize_t>& size) {
+    const fs::path views = folder_ / "views.h5";
+    const auto filled = [](const char* path, const std::vector<hsize_t>& size) {
         return ForeignDataset{.path = path, .size = size, .bytes = test::random_bytes(20, 1)};
     };
     test::write_foreign(
-        file, {at("/data/left/x", {5, 4}), at("/data/right/x", {5, 4}), at("/labels", {20})});
-    EXPECT_THAT(inspect_data(file), Not(HasSubstr("each group")));
+        views,
+        {filled("/data/left/x", {5, 4}), filled("/data/right/x", {5, 4}), filled("/labels", {20})});
+    EXPECT_THAT(inspect_data(views), Not(HasSubstr("each group")));
 }
 
 TEST_F(InspectFiles, IsJsonForPrograms) {

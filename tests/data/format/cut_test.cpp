@@ -74,16 +74,13 @@ TEST(Cut, PutsTilesOfAnyShapeTogether) {
         }
 }
 
-TEST(Cut, CountsTilesAndTheirElements) {
+TEST(Cut, CountsTilesAndIsSoundIfNothingIsEmptyOrOverflows) {
     const Cut cut{{5, 6}, {3, 4}};
     EXPECT_EQ(cut.tiles(), 4u);
     EXPECT_EQ(cut.chunk_elements(), 12u);
     std::vector<std::uint64_t> elements;
     for (std::uint64_t tile = 0; tile < 4; ++tile) elements.push_back(cut.elements_of(tile));
     EXPECT_THAT(elements, ElementsAre(12, 6, 8, 4));
-}
-
-TEST(Cut, IsSoundIfNothingIsEmptyOrOverflows) {
     EXPECT_TRUE((Cut{{5, 6}, {3, 4}}.is_sound()));
     EXPECT_FALSE((Cut{{}, {}}.is_sound()));
     EXPECT_FALSE((Cut{{5, 6}, {3}}.is_sound()));

@@ -69,19 +69,16 @@ TEST_P(Index, BlocksDoNotDependOnCodecOrShards) {
               DatasetIndex::open(options_.output).blocks());
 }
 
-TEST_P(Index, NoticesBytesThatWereChangedOnTheWay) {
+TEST_P(Index, NoticesBytesThatWereChangedOnTheWayAndSuggestsTheNearestField) {
+    const DatasetIndex index = DatasetIndex::open(options_.output);
+    const Error error = test::error_of([&] { static_cast<void>(index.field("image")); });
+    EXPECT_EQ(error.code(), "E207");
+    EXPECT_THAT(error.fix(), HasSubstr("images"));
     std::vector<std::byte> bytes = DatasetIndex::open(options_.output).serialize();
     EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(std::span(bytes).first(5)); }), "E230");
     EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(std::span(bytes).first(50)); }), "E230");
     bytes[100] ^= std::byte{1};
     EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(bytes); }), "E230");
-}
-
-TEST_P(Index, SuggestsTheNearestField) {
-    const DatasetIndex index = DatasetIndex::open(options_.output);
-    const Error error = test::error_of([&] { static_cast<void>(index.field("image")); });
-    EXPECT_EQ(error.code(), "E207");
-    EXPECT_THAT(error.fix(), HasSubstr("images"));
 }
 
 TEST_P(Index, SaysHowMuchOfAShardIsThere) {
@@ -249,17 +246,13 @@ TEST(Manifest, RefusesBlocksWhoseBytesOverflow) {
     }
 }
 
-TEST(Manifest, NoticesAnyFlippedBit) {
+TEST(Manifest, NoticesAnyFlippedBitAndThatItWasCutOrExtended) {
     const std::string text = manifest_text(example());
     for (std::size_t i = 0; i < text.size(); ++i) {
         std::string flipped = text;
         flipped[i] = static_cast<char>(flipped[i] ^ (1 << (i % 8)));
         EXPECT_NE(caught_code([&] { parse_manifest(flipped, "toy"); }), "") << "at byte " << i;
     }
-}
-
-TEST(Manifest, NoticesThatItWasCutOrExtended) {
-    const std::string text = manifest_text(example());
     EXPECT_EQ(caught_code([&] { parse_manifest(text.substr(0, text.size() / 2), "toy"); }), "E222");
     EXPECT_EQ(caught_code([&] { parse_manifest(text + "\n", "toy"); }), "E223");
 }
@@ -360,15 +353,12 @@ TEST(ClassUse, SaysNothingWhereAllOccur) {
     EXPECT_EQ(unused_classes_text({.name = "features", .shape = {3}}), "");
 }
 
-TEST(ClassUse, NamesWhatIsNotThere) {
+TEST(ClassUse, NamesWhatIsNotThereAndNumbersThatBeginAtOne) {
     EXPECT_EQ(unused_classes_text(field_with({0, 1, 2, 3, 5})),
               "labels: 1 of 6 classes does not occur: 4");
     Field named = field_with({1, 2});
     named.class_names = {"cat", "dog", "2"};
     EXPECT_EQ(unused_classes_text(named), "labels: 1 of 3 classes does not occur: 0 (cat)");
-}
-
-TEST(ClassUse, KnowsNumbersThatBeginAtOne) {
     EXPECT_THAT(unused_classes_text(field_with({1, 2, 3, 4})),
                 HasSubstr("1 of 5 classes does not occur: 0. If they are numbered from 1"));
     EXPECT_THAT(unused_classes_text(field_with({1, 2, 3, 4})), HasSubstr("y = y - 1"));

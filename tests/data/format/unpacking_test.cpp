@@ -33,15 +33,12 @@ Unpacking of(const StoredNumber& stored, const CfPacking& packing, std::optional
     return *Unpacking::of(stored, packing, instead);
 }
 
-TEST(Unpacking, RoundsOnceFromDoublePrecision) {
+TEST(Unpacking, RoundsOnceFromDoublePrecisionAndKeepsZerosSignWhereNothingIsAdded) {
     const Unpacking unpacking = of(i16, {0.1, 273.15}, {});
     EXPECT_THAT(unpacked<std::int16_t>(unpacking, {0, -7, 32767}),
                 ElementsAre(273.15F,
                             static_cast<float>(-7 * 0.1 + 273.15),
                             static_cast<float>(32767 * 0.1 + 273.15)));
-}
-
-TEST(Unpacking, KeepsZerosSignWhereNothingIsAdded) {
     EXPECT_TRUE(std::signbit(unpacked<float>(of(f32, {2.0, {}}, {}), {-0.0F})[0]));
 }
 
@@ -50,6 +47,9 @@ TEST(Unpacking, PutsWhatWasStatedInThePlaceOfMissingValues) {
         {}, {}, {static_cast<std::uint64_t>(-9)}, static_cast<std::uint64_t>(-20), 20};
     EXPECT_THAT(unpacked<std::int16_t>(of(i16, packing, 0.5), {-9, 9, -20, 20, -21, 21}),
                 ElementsAre(0.5F, 9, -20, 20, 0.5F, 0.5F));
+    const CfPacking of_64{1.0, {}, {~std::uint64_t{0}}};
+    EXPECT_THAT(unpacked<std::uint64_t>(of(u64, of_64, 0), {~std::uint64_t{0}, 1}),
+                ElementsAre(0, 1));
 }
 
 TEST(Unpacking, MarksMissingValuesThatNothingStandsFor) {
@@ -65,12 +65,6 @@ TEST(Unpacking, TakesNanForMissingOnlyWhereItIsCalledSo) {
     const CfPacking packing{{}, {}, {std::bit_cast<std::uint64_t>(double{nan})}};
     EXPECT_THAT(unpacked<float>(of(f32, packing, 3), {nan, 1}), ElementsAre(3, 1));
     EXPECT_TRUE(std::isnan(unpacked<float>(of(f32, {1.0, {}}, 3), {nan})[0]));
-}
-
-TEST(Unpacking, ComparesNumbersOf64BitsWithoutSign) {
-    const CfPacking packing{1.0, {}, {~std::uint64_t{0}}};
-    EXPECT_THAT(unpacked<std::uint64_t>(of(u64, packing, 0), {~std::uint64_t{0}, 1}),
-                ElementsAre(0, 1));
 }
 
 TEST(Unpacking, IsAFilterThatComesBack) {
@@ -113,16 +107,12 @@ std::optional<std::string> expanded(std::string_view stored, std::size_t bytes) 
     return is_whole ? std::optional(raw) : std::nullopt;
 }
 
-TEST(Lzf, ExpandsLiteralsAndRepeats) {
+TEST(Lzf, ExpandsLiteralsAndRepeatsOfMeasuredLengths) {
     using namespace std::string_literals;
     EXPECT_EQ(expanded("\x02"s + "abc", 3), "abc");
     EXPECT_EQ(expanded("\x02"s + "abc" + "\x20\x02"s, 6), "abcabc");
     EXPECT_EQ(expanded("\x00"s + "a" + "\x60\x00"s, 6), "aaaaaa") << "reaches into itself";
     EXPECT_EQ(expanded("\x00"s + "a" + "\xe0\xff\x00"s, 265), std::string(265, 'a'));
-}
-
-TEST(Lzf, IsMeasuredByItsLengths) {
-    using namespace std::string_literals;
     const auto bytes = [](const std::string& stored) { return lzf_bytes(bytes_of(stored)); };
     EXPECT_EQ(bytes("\x02"s + "abc" + "\x20\x02"s), 6u);
     EXPECT_EQ(bytes("\x00"s + "a" + "\xe0\xff\x00"s), 265u);

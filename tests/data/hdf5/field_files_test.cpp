@@ -228,26 +228,23 @@ TEST_F(Contents, AreListedWhereNoFieldsAreGiven) {
                     HasSubstr("is no data set"));
 }
 
-TEST_F(Contents, AreListedWhereAFieldIsMissing) {
+TEST_F(Contents, AreListedWhereAFieldIsMissingUnlessTheyAreOfOtherFields) {
     const std::string near = error_with({{"images", "/x/date"}});
     EXPECT_THAT(near, HasSubstr("E207"));
     EXPECT_THAT(near, HasSubstr("\n    /deep/y: u8 [8]\n"));
     EXPECT_THAT(near, HasSubstr("did you mean '/x/data'? Then give --field images=/x/data"));
     EXPECT_THAT(error_with({{"images", "/somewhere/else"}}),
                 HasSubstr("such as --field images=/x/data:HWC --field labels=/deep/y"));
+    const std::string text =
+        error_with({{"images", "/x/data", RowLayout::hwc}, {"labels", "/x/dat"}});
+    EXPECT_THAT(text, Not(HasSubstr("did you mean")));
+    EXPECT_THAT(text, HasSubstr("--field labels=/deep/y"));
 }
 
 TEST_F(Contents, OfAPlaceThatCannotBeEnteredAreNotSaidToBeMissing) {
     fs::create_symlink("loop", folder_ / "loop");
     const Error error = test::error_of([&] { DatasetIndex::open(folder_ / "loop", {}); });
     EXPECT_THAT(error.what(), HasSubstr("Too many levels"));
-}
-
-TEST_F(Contents, OfOtherFieldsAreNotMeant) {
-    const std::string text =
-        error_with({{"images", "/x/data", RowLayout::hwc}, {"labels", "/x/dat"}});
-    EXPECT_THAT(text, Not(HasSubstr("did you mean")));
-    EXPECT_THAT(text, HasSubstr("--field labels=/deep/y"));
 }
 
 TEST_F(Contents, ThatLieInAnotherFileAreJoined) {
@@ -262,7 +259,7 @@ TEST_F(Contents, ThatLieInAnotherFileAreJoined) {
     EXPECT_THAT(error.fix(), testing::EndsWith("labels.h5:/z"));
 }
 
-TEST_F(Contents, ThatCanBePackedComeWithTheCommand) {
+TEST_F(Contents, ComeWithTheCommandOnlyIfTheyCanBePacked) {
     EXPECT_THAT(error_with({{"features", "/unwritten"}, {"labels", "/deep/y"}}),
                 HasSubstr("it's.h5' cannot be streamed"));
     EXPECT_THAT(error_with({{"features", "/unwritten"}, {"labels", "/deep/y"}}),
@@ -270,9 +267,6 @@ TEST_F(Contents, ThatCanBePackedComeWithTheCommand) {
                           "--out NAME"));
     EXPECT_THAT(error_with({{"images", "/x/data", RowLayout::hwc}, {"more", "/unwritten"}}),
                 HasSubstr("--field images=/x/data:HWC --field more=/unwritten --out NAME"));
-}
-
-TEST_F(Contents, ThatCannotBePackedEitherComeWithoutOne) {
     const std::string text = error_with({{"names", "/names"}, {"labels", "/deep/y"}});
     EXPECT_THAT(text, HasSubstr("cannot be packed either"));
     EXPECT_THAT(text, Not(HasSubstr("lockstep data pack")));
@@ -287,27 +281,21 @@ TEST_F(Contents, ThatAreTextsAreSuggestedAsLabelsWhereNoNumbersAre) {
 
 // Advice as commands; that they work shows tests/data/foreign_matrix.
 
-TEST(WayOut, NamesAllFilesAndFieldsOfAPack) {
+TEST(WayOut, NamesAllFilesAndFieldsOfAPackOrWritesThemAnew) {
     const AskedFiles asked{
         {"a.h5", "b c.h5"}, {{"images", "/x"}, {"labels", "/y"}}, ImageLayout::hwc};
     EXPECT_EQ(pack_command(asked),
               "lockstep data pack --hdf5 a.h5 --hdf5 'b c.h5' --field images=/x --field labels=/y "
               "--layout hwc --out NAME");
     EXPECT_THAT(pack_command(asked, Links::followed), EndsWith(" --follow-links --out NAME"));
-}
-
-TEST(WayOut, WritesNumbersOfSeveralFilesAnew) {
-    const AskedFiles asked{{"a.h5", "b.h5"}, {{"images", "/x"}, {"labels", "/y"}}};
-    const std::string way = way_past(Obstacle::elements, asked, 1, {.has_numbers = true});
+    const AskedFiles several{{"a.h5", "b.h5"}, {{"images", "/x"}, {"labels", "/y"}}};
+    const std::string way = way_past(Obstacle::elements, several, 1, {.has_numbers = true});
     EXPECT_THAT(way, HasSubstr(": for f in a.h5 b.h5; do python3 -c '"));
     EXPECT_THAT(way, EndsWith("' NAME \"$f\" /y /x; done"));
-}
-
-TEST(WayOut, KnowsWhereFiltersAreFromIfItNamesACommand) {
-    const AskedFiles asked{{"a.h5"}, {{"images", "/x"}}};
-    EXPECT_THAT(way_past_filter(32026, asked), StartsWith("after 'pip install hdf5plugin': HDF5_"));
-    EXPECT_THAT(way_past_filter(305, asked), EndsWith("--complib zlib a.h5 NAME.h5"));
-    EXPECT_THAT(way_past_filter(32123, asked), EndsWith("a plug-in of libhdf5 for filter 32123"));
+    const AskedFiles one{{"a.h5"}, {{"images", "/x"}}};
+    EXPECT_THAT(way_past_filter(32026, one), StartsWith("after 'pip install hdf5plugin': HDF5_"));
+    EXPECT_THAT(way_past_filter(305, one), EndsWith("--complib zlib a.h5 NAME.h5"));
+    EXPECT_THAT(way_past_filter(32123, one), EndsWith("a plug-in of libhdf5 for filter 32123"));
 }
 
 TEST(WayOut, ToHdf5IsACommandWhereTheFirstBytesSayWhich) {

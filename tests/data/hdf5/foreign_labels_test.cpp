@@ -90,13 +90,16 @@ TEST_F(LabelForms, TextsOfAnyLengthAreClassesAsTheySortOverAllFiles) {
     EXPECT_EQ(field.source, "/y");
 }
 
-TEST_F(LabelForms, MayHaveDimensionsOfOne) {
+TEST_F(LabelForms, MayHaveDimensionsOfOneOrTextsThatAreNotUtf8) {
     const fs::path file = write(
         "a.h5",
         {.type = H5T_STD_U8LE, .size = {3, 1, 1, 1}, .bytes = encoded<std::uint8_t>({2, 0, 2})});
     const DatasetIndex index = open({file}, "labels=/y:label");
     EXPECT_THAT(classes_of(index), ElementsAre(2, 0, 2));
     EXPECT_TRUE(index.fields()[0].shape.empty());
+    const DatasetIndex texts = open({write_texts("a.h5", {"caf\xe9", "b"})}, "labels=/y");
+    EXPECT_THAT(texts.fields()[0].class_names, ElementsAre("b", "caf\xe9"));
+    EXPECT_THAT(classes_of(texts), ElementsAre(1, 0));
 }
 
 TEST_F(LabelForms, TextsOfFixedLengthLosePaddingOnly) {
@@ -110,12 +113,6 @@ TEST_F(LabelForms, TextsOfFixedLengthLosePaddingOnly) {
     EXPECT_THAT(names(H5T_STR_NULLTERM, '\0'), ElementsAre("a ", "abcd", "b"));
     EXPECT_THAT(names(H5T_STR_NULLPAD, '\0'), ElementsAre("a ", "abcd", "b"));
     EXPECT_THAT(names(H5T_STR_SPACEPAD, ' '), ElementsAre("a", "abcd", "b"));
-}
-
-TEST_F(LabelForms, TextsThatAreNotUtf8AreKept) {
-    const DatasetIndex index = open({write_texts("a.h5", {"caf\xe9", "b"})}, "labels=/y");
-    EXPECT_THAT(index.fields()[0].class_names, ElementsAre("b", "caf\xe9"));
-    EXPECT_THAT(classes_of(index), ElementsAre(1, 0));
 }
 
 TEST_F(LabelForms, ManyClassesTakeMoreThanAByte) {

@@ -298,15 +298,7 @@ TEST_F(Foreign, LayoutsAreReadInAnyCaseAndOthersAreRefused) {
     EXPECT_EQ(parse_field_mapping("a=/x:y:value"), (FieldMapping{"a", "/x:y", value}));
 }
 
-TEST_F(Foreign, ALayoutOfOtherDimensionsIsRefused) {
-    const fs::path path = write("one.h5", test::images_and_labels(9, 1));  // of 3 x 5
-    using enum RowLayout;
-    for (const auto& [layout, code] :
-         {std::pair(chw, "E235"), {hwc, "E235"}, {hw, "none"}, {value, "none"}})
-        EXPECT_EQ(error_of_opening({path}, {{"images", "/x/data", layout}}).code(), code);
-}
-
-TEST_F(Foreign, SizesThatMayBeHeightWidthChannelsNeedALayout) {
+TEST_F(Foreign, SizesThatMayBeHeightWidthChannelsNeedALayoutAndItsDimensions) {
     const auto open = [&](std::vector<hsize_t> size, const std::string& name, RowLayout layout) {
         std::uint64_t bytes = 1;
         for (const hsize_t extent : size) bytes *= extent;
@@ -324,6 +316,10 @@ TEST_F(Foreign, SizesThatMayBeHeightWidthChannelsNeedALayout) {
     EXPECT_EQ(open({2, 3, 10, 12}, "images", unstated).code(), "none");
     for (const RowLayout layout : {chw, hwc, value})
         EXPECT_EQ(open({2, 32, 32, 13}, "images", layout).code(), "none");
+    const fs::path path = write("one.h5", test::images_and_labels(9, 1));  // of 3 x 5
+    for (const auto& [layout, code] :
+         {std::pair(chw, "E235"), {hwc, "E235"}, {hw, "none"}, {value, "none"}})
+        EXPECT_EQ(error_of_opening({path}, {{"images", "/x/data", layout}}).code(), code);
 }
 
 TEST(DataWords, AreTheSameForAllCommands) {

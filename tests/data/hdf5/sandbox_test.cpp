@@ -185,12 +185,13 @@ TEST_F(Sandboxed, CrashesBecomeErrorsThatNameTheFile) {
         EXPECT_EQ(error.code(), "E231") << script;
         EXPECT_THAT(error.text(), HasSubstr("a.h5"));
     }
-}
-
-TEST_F(Sandboxed, AChildWithoutMemorySaysSo) {
-    const Error error = error_with(fmt::format("exit {}", exit_out_of_memory));
-    EXPECT_EQ(error.code(), "E231");
-    EXPECT_THAT(error.text(), HasSubstr("its limit is 4 GiB of addresses"));
+    const Error memory = error_with(fmt::format("exit {}", exit_out_of_memory));
+    EXPECT_EQ(memory.code(), "E231");
+    EXPECT_THAT(memory.text(), HasSubstr("its limit is 4 GiB of addresses"));
+    const Helper helper("/nowhere/lockstep-h5probe");
+    const Error missing = test::error_of([&] { Sandbox().look(request_); });
+    EXPECT_EQ(missing.code(), "E233");
+    EXPECT_THAT(missing.text(), HasSubstr("/nowhere/lockstep-h5probe"));
 }
 
 TEST_F(Sandboxed, HangsEnd) {
@@ -220,13 +221,6 @@ TEST_F(Sandboxed, NonsenseIsSeenAsSuch) {
     EXPECT_EQ(code_of(facts.size(), {reinterpret_cast<const char*>(facts.data()), facts.size()}),
               "E233")
         << "facts about other data sets";
-}
-
-TEST_F(Sandboxed, AMissingHelperIsNamed) {
-    const Helper helper("/nowhere/lockstep-h5probe");
-    const Error error = test::error_of([&] { Sandbox().look(request_); });
-    EXPECT_EQ(error.code(), "E233");
-    EXPECT_THAT(error.text(), HasSubstr("/nowhere/lockstep-h5probe"));
 }
 
 TEST_F(Sandboxed, FactsFromElsewhereNeverDoHarm) {

@@ -70,15 +70,12 @@ TEST_F(Classes, AreCountedForEachPixelAndEachToken) {
     EXPECT_THAT(flat.class_counts, IsEmpty()) << "shares are no classes";
 }
 
-TEST_F(Classes, MayHaveNamesThatAreNotUtf8) {
+TEST_F(Classes, MayHaveNamesThatAreNotUtf8AndAreAtLeastAsManyAsAreSaid) {
     const auto table = folder_.file("t.csv", "x,kind\n1,caf\xe9\n2,caf\xe8\n3,\xff\n");
     pack_dataset(*open_csv(table, {.label = "kind"}), options_);
     EXPECT_THAT(test::open_index(options_.output)->field("labels").class_names,
                 ElementsAre("caf\xe8", "caf\xe9", "\xff"));
     EXPECT_THAT(verify_dataset(options_.output), IsEmpty());
-}
-
-TEST_F(Classes, AreAtLeastAsManyAsAreSaid) {
     options_.classes = 6;
     EXPECT_THAT(packed_masks({0, 1, 1, 2}).class_counts, ElementsAre(1, 2, 1, 0, 0, 0));
 }

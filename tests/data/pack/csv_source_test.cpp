@@ -38,13 +38,18 @@ class CsvSource : public testing::Test {
     test::TempDir folder_;
 };
 
-TEST_F(CsvSource, ReadsFeaturesAndLabels) {
+TEST_F(CsvSource, ReadsFeaturesAndLabelsAndTargetsInDoublePrecision) {
     const auto source = open("a,b,class\n1,2.5,0\n-3e2, 4 ,7\n", {.label = "class"});
     ASSERT_EQ(source->samples(), 2u);
     EXPECT_THAT(source->fields()[0].shape, ElementsAre(2));
     EXPECT_THAT(values_of<float>(*source, 0, 1), ElementsAre(-300, 4));
     EXPECT_EQ(label_of(*source, 1, 1), 7);
     EXPECT_TRUE(source->fields()[1].class_names.empty());
+    const auto doubles =
+        open("0.1;5\n0.2;6\n", {.targets = {"1"}, .separator = ';', .type = ElementType::f64});
+    EXPECT_EQ(doubles->fields()[1].name, "targets");
+    EXPECT_THAT(values_of<double>(*doubles, 0, 1), ElementsAre(6));
+    EXPECT_THAT(values_of<double>(*doubles, 1, 1), ElementsAre(0.2));
 }
 
 TEST_F(CsvSource, KeepsTheNamesOfColumns) {
@@ -115,19 +120,16 @@ TEST_F(CsvSource, NamesBytesThatAreNotOfTheEncoding) {
     EXPECT_THAT(unknown.fix(), HasSubstr("iconv -l"));
 }
 
-TEST_F(CsvSource, ReadsTargetsInDoublePrecision) {
-    const auto source =
-        open("0.1;5\n0.2;6\n", {.targets = {"1"}, .separator = ';', .type = ElementType::f64});
-    EXPECT_EQ(source->fields()[1].name, "targets");
-    EXPECT_THAT(values_of<double>(*source, 0, 1), ElementsAre(6));
-    EXPECT_THAT(values_of<double>(*source, 1, 1), ElementsAre(0.2));
-}
-
-TEST_F(CsvSource, GuessesTheHeaderUnlessTold) {
+TEST_F(CsvSource, GuessesTheHeaderUnlessToldAndNamesTheColumnsThereAre) {
     EXPECT_EQ(open("1,2\n3,4\n")->samples(), 2u);
     EXPECT_EQ(open("a,b\n3,4\n")->samples(), 1u);
     EXPECT_EQ(open("1,2\n3,4\n", {.header = Header::yes})->samples(), 1u);
     EXPECT_EQ(error("a,b\n3,4\n", {.header = Header::no}).code(), "E239");
+    EXPECT_THAT(error("a,b\n1,2\n", {.label = "c"}).why(), HasSubstr("2 columns are a, b"));
+    EXPECT_EQ(error("a,b\n1,2\n", {.label = "c"}).fix(),
+              "give a column's name, or its number from 1");
+    EXPECT_EQ(error("1,2\n", {.label = "3"}).code(), "E106");
+    EXPECT_EQ(error("1,2\n", {.targets = {"0"}}).code(), "E106");
 }
 
 TEST_F(CsvSource, ReadsQuotesLineEndsAndMarks) {
@@ -174,14 +176,6 @@ TEST_F(CsvSource, RefusesRaggedAndBrokenFiles) {
     EXPECT_THAT(why("a,b\n"), HasSubstr("a header and no records"));
     EXPECT_EQ(error("1\n", {.label = "1"}).code(), "E214");
     EXPECT_THAT(why(std::string(17u << 20, '1')), HasSubstr("more than 16 MiB"));
-}
-
-TEST_F(CsvSource, NamesTheColumnsThereAre) {
-    EXPECT_THAT(error("a,b\n1,2\n", {.label = "c"}).why(), HasSubstr("2 columns are a, b"));
-    EXPECT_EQ(error("a,b\n1,2\n", {.label = "c"}).fix(),
-              "give a column's name, or its number from 1");
-    EXPECT_EQ(error("1,2\n", {.label = "3"}).code(), "E106");
-    EXPECT_EQ(error("1,2\n", {.targets = {"0"}}).code(), "E106");
 }
 
 TEST_F(CsvSource, SaysHowATableOfSpacesOrWithCommentsIsRead) {

@@ -57,12 +57,18 @@ TEST_F(IdxSource, ReadsFourDimensionsAsChannelsOrInALayoutThatRowsFit) {
     EXPECT_EQ(caught([&] { open(samples_, ImageLayout::hwc); })->code(), "E235");
 }
 
-TEST_F(IdxSource, ReadsGzipAsThePlainFile) {
+TEST_F(IdxSource, ReadsGzipAsThePlainFileUnlessItIsDamaged) {
     test::write_gzip(folder_ / "images.gz", images_);
     test::write_gzip(folder_ / "labels.gz", labels_);
     const auto zipped = open_idx(folder_ / "images.gz", folder_ / "labels.gz");
     const auto plain = open_idx(folder_.file("images", images_), folder_.file("labels", labels_));
     EXPECT_EQ(zipped->fingerprint(), plain->fingerprint());
+    const auto open = [&] { open_idx(folder_ / "images.gz", folder_ / "labels.gz"); };
+    fs::resize_file(folder_ / "images.gz", fs::file_size(folder_ / "images.gz") - 20);
+    EXPECT_EQ(test::caught_code(open), "E214");
+    test::write_gzip(folder_ / "images.gz", images_);
+    test::overwrite(folder_ / "images.gz", 40, "\x55\xaa\x55\xaa");
+    EXPECT_EQ(test::caught_code(open), "E214");
 }
 
 TEST_F(IdxSource, NamesWhatIsWrong) {
@@ -76,31 +82,14 @@ TEST_F(IdxSource, NamesWhatIsWrong) {
     EXPECT_THAT(error_of(labels_, images_).fix(), testing::StartsWith("give --images /"));
     EXPECT_THAT(error_of(images_, images_).fix(), HasSubstr("the file of their labels"));
     EXPECT_EQ(error_of(images_, test::labels_text(test::make_samples(19))).code(), "E209");
-}
-
-TEST_F(IdxSource, RefusesSizesThatLieWithoutAllocatingThem) {
+    const auto images = folder_.file("images", images_);
+    EXPECT_EQ(test::caught_code([&] { open_idx(images, folder_ / "none"); }), "E201");
+    EXPECT_EQ(test::caught_code([&] { open_idx(folder_.path(), images); }), "E402");
     const std::string huge = test::idx_text({0xffffffff, 0xffff, 0xff}, "abc");
     EXPECT_EQ(error_of(huge, labels_).code(), "E214");
     const std::string large = test::idx_text({60'000, 2'000, 2'000}, "abc");
     EXPECT_THAT(error_of(large, labels_).why(), HasSubstr("it has 3"));
     EXPECT_EQ(error_of(test::idx_text({20, 0, 4}, ""), labels_).code(), "E214");
-}
-
-TEST_F(IdxSource, RefusesDamagedGzip) {
-    test::write_gzip(folder_ / "images.gz", images_);
-    test::write_gzip(folder_ / "labels.gz", labels_);
-    const auto open = [&] { open_idx(folder_ / "images.gz", folder_ / "labels.gz"); };
-    fs::resize_file(folder_ / "images.gz", fs::file_size(folder_ / "images.gz") - 20);
-    EXPECT_EQ(test::caught_code(open), "E214");
-    test::write_gzip(folder_ / "images.gz", images_);
-    test::overwrite(folder_ / "images.gz", 40, "\x55\xaa\x55\xaa");
-    EXPECT_EQ(test::caught_code(open), "E214");
-}
-
-TEST_F(IdxSource, NamesMissingFiles) {
-    const auto images = folder_.file("images", images_);
-    EXPECT_EQ(test::caught_code([&] { open_idx(images, folder_ / "none"); }), "E201");
-    EXPECT_EQ(test::caught_code([&] { open_idx(folder_.path(), images); }), "E402");
 }
 
 // One record: its labels, and pixels that begin with `first`.

@@ -73,11 +73,8 @@ TEST(Image, OfOtherPngKindsIsMadePlain) {
               image.pixels);
 }
 
-TEST(Image, StretchesPnmOfFewerValues) {
+TEST(Image, StretchesPnmOfFewerValuesAndKeepsTheUpperBitsOf16) {
     EXPECT_THAT(decoded({"P5 3 1 2\n\x00\x01\x02", 12}).pixels, ElementsAre(0, 128, 255));
-}
-
-TEST(Image, KeepsTheUpperBitsOf16) {
     const std::string grey = png_text(1, 2, PNG_COLOR_TYPE_GRAY, 16, "abcd");
     EXPECT_THAT(decoded(grey).pixels, ElementsAre('a', 'c'));
     EXPECT_EQ(channel_bits(bytes_of(grey)), 16u);
@@ -85,10 +82,13 @@ TEST(Image, KeepsTheUpperBitsOf16) {
                 ElementsAre('a', 'c', 'e'));
 }
 
-TEST(Image, RefusesWhatWouldLoseSomething) {
+TEST(Image, IsRefusedWhereItWouldLoseSomethingOrIsNotKnown) {
     EXPECT_THAT(refusal(jpeg_text(picture(8, 8, 4))), HasSubstr("CMYK"));
     EXPECT_THAT(refusal(jpeg_text(picture(8, 8, 4), JCS_YCCK)), HasSubstr("CMYK"));
     EXPECT_THAT(refusal("P5 1 1 65535\nab"), HasSubstr("largest value is 65535"));
+    EXPECT_THAT(refusal("GIF89a"), HasSubstr("begins neither as PNG,"));
+    EXPECT_THAT(refusal(""), HasSubstr("begins neither as PNG,"));
+    EXPECT_THAT(refusal("P5"), HasSubstr("number is missing"));
 }
 
 TEST(Image, RefusesSizesThatLie) {
@@ -140,18 +140,6 @@ TEST(Image, SurvivesFlippedBits) {
     EXPECT_GT(test::refused_with_flipped_bits(texts, 5, std::string::npos), 900);
 }
 
-TEST(Image, IsKnownByItsFirstBytes) {
-    EXPECT_THAT(refusal("GIF89a"), HasSubstr("begins neither as PNG,"));
-    EXPECT_THAT(refusal(""), HasSubstr("begins neither as PNG,"));
-    EXPECT_THAT(refusal("P5"), HasSubstr("number is missing"));
-}
-
-TEST(Image, ChangesChannels) {
-    EXPECT_THAT(with_channels({1, 1, 1, {7}}, 3).pixels, ElementsAre(7, 7, 7));
-    const Image grey = with_channels({1, 4, 3, {255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30}}, 1);
-    EXPECT_THAT(grey.pixels, ElementsAre(76, 150, 29, 18));
-}
-
 std::uint64_t fnv1a(const Image& image) {
     std::uint64_t hash = 0xcbf29ce484222325;
     for (const std::uint8_t pixel : image.pixels) hash = (hash ^ pixel) * 0x100000001b3;
@@ -173,7 +161,7 @@ TEST(Image, ResizesAndGreysAsPillowDoes) {
 }
 
 // Worked out by hand: triangle weights around each output's centre.
-TEST(Image, ResizesWithATriangle) {
+TEST(Image, ResizesWithATriangleAndChangesChannels) {
     EXPECT_THAT(resized({1, 2, 1, {0, 100}}, 1, 4).pixels, ElementsAre(0, 25, 75, 100));
     EXPECT_THAT(resized({1, 4, 1, {0, 0, 200, 200}}, 1, 2).pixels, ElementsAre(29, 171));
     EXPECT_THAT(resized({2, 1, 3, {0, 10, 20, 100, 110, 120}}, 1, 1).pixels,
@@ -182,6 +170,9 @@ TEST(Image, ResizesWithATriangle) {
     for (const std::uint8_t pixel : resized(flat, 11, 3).pixels) EXPECT_EQ(pixel, 93);
     const Image image = picture(6, 6, 3);
     EXPECT_EQ(resized(image, 6, 6).pixels, image.pixels);
+    EXPECT_THAT(with_channels({1, 1, 1, {7}}, 3).pixels, ElementsAre(7, 7, 7));
+    const Image grey = with_channels({1, 4, 3, {255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30}}, 1);
+    EXPECT_THAT(grey.pixels, ElementsAre(76, 150, 29, 18));
 }
 
 }  // namespace

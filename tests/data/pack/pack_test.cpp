@@ -130,15 +130,6 @@ TEST_F(Pack, ShufflesRowsUnlessAskedNotTo) {
     EXPECT_NE(test::read_all(test::open_index(options.output)), kept);
 }
 
-TEST_F(Pack, RefusesToOverwrite) {
-    test::IdxPack options = test::options_for(folder_, samples_, "toy");
-    pack_dataset(options);
-    EXPECT_EQ(caught_code([&] { pack_dataset(options); }), "E407");
-    fs::create_directory(folder_ / "empty");
-    options.output = folder_ / "empty";
-    EXPECT_EQ(caught_code([&] { pack_dataset(options); }), "E407");
-}
-
 TEST_F(Pack, RefusesOptionsThatMakeNoSense) {
     const auto code_with = [&](auto change) {
         test::IdxPack options = test::options_for(folder_, samples_, "toy");
@@ -183,14 +174,18 @@ TEST_F(Pack, EndsInOrderWhenNothingMoreCanBeWritten) {
         }
 }
 
-TEST_F(Pack, LetsOnlyOneWriteAtATime) {
-    const test::IdxPack options = test::options_for(folder_, samples_, "toy");
+TEST_F(Pack, RefusesToOverwriteAndLetsOnlyOneWriteAtATime) {
+    test::IdxPack options = test::options_for(folder_, samples_, "toy");
     std::string code;
     pack_dataset(options, [&](const PackProgress& progress) {
         if (progress.stage == "write" && code.empty())
             code = caught_code([&] { pack_dataset(options); });
     });
     EXPECT_EQ(code, "E404");
+    EXPECT_EQ(caught_code([&] { pack_dataset(options); }), "E407");
+    fs::create_directory(folder_ / "empty");
+    options.output = folder_ / "empty";
+    EXPECT_EQ(caught_code([&] { pack_dataset(options); }), "E407");
 }
 
 TEST_F(Pack, ReportsProgressToTheEnd) {

@@ -61,8 +61,7 @@ class Stage : public testing::Test {
                                    StageTrust trust = StageTrust::sizes,
                                    const StageReport& report = {}) {
         read_ = 0;
-        std::vector<std::string> codes;
-        const auto failures = run_nodes(nodes, width, [&](const StageTeam& team) {
+        return test::codes_of(run_nodes(nodes, width, [&](const StageTeam& team) {
             const StageResult result = stage_dataset({.source = folder_ / "source",
                                                       .target = copy(team.node_number),
                                                       .trust = trust,
@@ -72,12 +71,7 @@ class Stage : public testing::Test {
                                                      report);
             read_ += result.read_bytes;
             sent_ = result.sent_bytes;
-        });
-        for (const auto& failure : failures)
-            codes.push_back(caught_code([&] {
-                if (failure) std::rethrow_exception(failure);
-            }));
-        return codes;
+        }));
     }
     void expect_whole(int nodes) const {
         for (int node = 0; node < nodes; ++node) {
@@ -105,7 +99,7 @@ TEST_F(Stage, ReadsTheSourceOnceHoweverManyNodes) {
         }
 }
 
-TEST(StagePlan, SharesTheBytesEvenlyAndOnce) {
+TEST(StagePlan, SharesTheBytesEvenlyAndOnceInRoundsOfEnoughBytes) {
     Manifest manifest;
     for (const std::uint64_t bytes : {5000u, 1u, 12345u, 800u})
         manifest.shards.push_back({.name = "s", .bytes = bytes});
@@ -119,6 +113,13 @@ TEST(StagePlan, SharesTheBytesEvenlyAndOnce) {
     EXPECT_EQ(by_shard, (std::map<std::size_t, std::uint64_t>{{0, 5000}, {2, 12345}, {3, 800}}));
     for (const auto& [node, bytes] : by_node)
         EXPECT_NEAR(static_cast<double>(bytes), 18145 / 4, 400);
+    Manifest small;
+    for (const std::uint64_t bytes : {5u, 3u, 9u, 20u, 1u})
+        small.shards.push_back({.name = "s", .bytes = bytes});
+    using Rounds = std::vector<std::vector<std::size_t>>;
+    EXPECT_EQ(stage_rounds(small, {0, 1, 2, 3, 4}, 8), (Rounds{{0, 1}, {2}, {3}, {4}}));
+    EXPECT_EQ(stage_rounds(small, {0, 3, 4}, 100), (Rounds{{0, 3, 4}}));
+    EXPECT_EQ(stage_rounds(small, {}, 8), Rounds{});
 }
 
 TEST_F(Stage, UsesAgainWhatIsWholeAndRepairsTheRest) {
@@ -194,16 +195,6 @@ TEST_F(Stage, SaysHowFarItIsToTheEnd) {
     EXPECT_THAT(stage(1, 1, StageTrust::sizes, report), Each(""));
     EXPECT_EQ(last, bytes_);
     EXPECT_EQ(whole, bytes_);
-}
-
-TEST(StagePlan, MakesRoundsOfEnoughBytes) {
-    Manifest manifest;
-    for (const std::uint64_t bytes : {5u, 3u, 9u, 20u, 1u})
-        manifest.shards.push_back({.name = "s", .bytes = bytes});
-    using Rounds = std::vector<std::vector<std::size_t>>;
-    EXPECT_EQ(stage_rounds(manifest, {0, 1, 2, 3, 4}, 8), (Rounds{{0, 1}, {2}, {3}, {4}}));
-    EXPECT_EQ(stage_rounds(manifest, {0, 3, 4}, 100), (Rounds{{0, 3, 4}}));
-    EXPECT_EQ(stage_rounds(manifest, {}, 8), Rounds{});
 }
 
 TEST_F(Stage, GoesOnWithWholeFilesOfAKilledPredecessor) {
