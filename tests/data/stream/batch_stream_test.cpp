@@ -374,18 +374,15 @@ TEST_F(Stream, LeavesOutShortSteps) {
     EXPECT_EQ(caught_code([&] { BatchStream(index, options); }), "E106");
 }
 
-TEST(NextPosition, LeavesOutShortSteps) {
-    EXPECT_EQ(next_position({0, 0}, 10, 25, ShortStep::drop), (StreamPosition{0, 10}));
-    EXPECT_EQ(next_position({0, 10}, 10, 25, ShortStep::drop), (StreamPosition{1, 0}));
-    EXPECT_EQ(next_position({0, 10}, 10, 30, ShortStep::drop), (StreamPosition{0, 20}));
-    EXPECT_EQ(next_position({0, 20}, 10, 30, ShortStep::drop), (StreamPosition{1, 0}));
-}
-
-TEST(NextPosition, CrossesEpochs) {
+TEST(NextPosition, CrossesEpochsAndLeavesOutShortSteps) {
     EXPECT_EQ(next_position({0, 0}, 10, 25), (StreamPosition{0, 10}));
     EXPECT_EQ(next_position({0, 20}, 10, 25), (StreamPosition{1, 0}));
     EXPECT_EQ(next_position({3, 10}, 15, 25), (StreamPosition{4, 0}));
     EXPECT_EQ(next_position({0, 0}, 100, 25), (StreamPosition{1, 0}));
+    EXPECT_EQ(next_position({0, 0}, 10, 25, ShortStep::drop), (StreamPosition{0, 10}));
+    EXPECT_EQ(next_position({0, 10}, 10, 25, ShortStep::drop), (StreamPosition{1, 0}));
+    EXPECT_EQ(next_position({0, 10}, 10, 30, ShortStep::drop), (StreamPosition{0, 20}));
+    EXPECT_EQ(next_position({0, 20}, 10, 30, ShortStep::drop), (StreamPosition{1, 0}));
 }
 
 }  // namespace

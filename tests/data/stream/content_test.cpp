@@ -65,13 +65,17 @@ TEST_F(Content, IsReadOfWholeChunks) {
     EXPECT_NE(error.text().find("allow more: --data-memory "), std::string::npos) << error.text();
 }
 
-TEST_F(Content, GoesNotByNamesAndTimes) {
+TEST_F(Content, GoesNotByNamesAndTimesButByWhatTheBytesMean) {
     write("a");
     fs::create_directory(folder_ / "b");
     fs::copy_file(folder_ / "a/30.h5", folder_ / "b/x.h5");
     fs::copy_file(folder_ / "a/59.h5", folder_ / "b/y.h5");
     EXPECT_NE(open("a")->digest(), open("b")->digest());
     EXPECT_EQ(digest(open("a")), digest(open("b")));
+    test::ForeignDataset images{.size = {4, 5, 6, 3}, .bytes = test::random_bytes(360, 1)};
+    fs::create_directory(folder_ / "c");
+    test::write_foreign(folder_ / "c/1.h5", {images, test::images_and_labels(4, 1)[1]});
+    EXPECT_NE(digest(open("c", RowLayout::hwc)), digest(open("c", RowLayout::chw)));
 }
 
 TEST_F(Content, IsAnotherAfterOneByteOrInAnotherOrder) {
@@ -85,13 +89,6 @@ TEST_F(Content, IsAnotherAfterOneByteOrInAnotherOrder) {
     fs::copy_file(folder_ / "a/30.h5", folder_ / "d/2.h5");
     fs::copy_file(folder_ / "a/59.h5", folder_ / "d/1.h5");
     EXPECT_NE(digest(open("d")), first);
-}
-
-TEST_F(Content, IsAnotherWhereTheSameBytesMeanSomethingElse) {
-    test::ForeignDataset images{.size = {4, 5, 6, 3}, .bytes = test::random_bytes(360, 1)};
-    fs::create_directory(folder_ / "a");
-    test::write_foreign(folder_ / "a/1.h5", {images, test::images_and_labels(4, 1)[1]});
-    EXPECT_NE(digest(open("a", RowLayout::hwc)), digest(open("a", RowLayout::chw)));
 }
 
 const std::vector<FieldMapping> watched_fields{{"images", "/x/data"}, {"labels", "/y"}};
@@ -119,10 +116,13 @@ class WatchedFiles : public testing::Test {
     const fs::path b_ = folder_ / "b.h5";
 };
 
-TEST_F(WatchedFiles, AreFineAsTheyWere) {
+TEST_F(WatchedFiles, AreFineAsTheyWereAndWatchedFromTheirOpeningOn) {
     const auto index = open();
     FileWatch(index).check();
     FileWatch(sent(*index)).check();
+    move_time(b_);
+    EXPECT_THAT(caught_text([&] { FileWatch(index).check(); }), HasSubstr("b.h5"));
+    FileWatch(sent(*index)).check();  // which nobody here opened
 }
 
 TEST_F(WatchedFiles, ThatChangeAreNamedWithWhatIsNew) {
@@ -143,13 +143,6 @@ TEST_F(WatchedFiles, ThatAreReplacedAreNamedWhateverTheirTime) {
     fs::last_write_time(folder_ / "copy", fs::last_write_time(b_));
     fs::rename(folder_ / "copy", b_);
     EXPECT_THAT(caught_text([&] { watch.check(); }), HasSubstr("another file has its name"));
-}
-
-TEST_F(WatchedFiles, AreWatchedFromTheirOpeningOn) {
-    const auto index = open();
-    move_time(b_);
-    EXPECT_THAT(caught_text([&] { FileWatch(index).check(); }), HasSubstr("b.h5"));
-    FileWatch(sent(*index)).check();  // which nobody here opened
 }
 
 TEST(PackedFiles, NeedNoWatchForTheyHaveHashes) {

@@ -116,14 +116,18 @@ class Job {
 class Ledger : public testing::Test {
   protected:
     fs::path folder() const { return temp_ / "ledger"; }
+    LedgerReport exact_report() const {
+        const LedgerReport report = check_ledger(folder());
+        EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
+        return report;
+    }
     test::TempDir temp_;
 };
 
 TEST_F(Ledger, ShowsEachSampleOncePerEpoch) {
     Job job(folder(), 100);
     job.run(3, 30, 8);  // two epochs of four steps
-    const LedgerReport report = check_ledger(folder());
-    EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
+    const LedgerReport report = exact_report();
     ASSERT_THAT(report.epochs, SizeIs(2));
     for (const LedgerEpoch& epoch : report.epochs) {
         EXPECT_EQ(epoch.seen, 100u);
@@ -137,8 +141,7 @@ TEST_F(Ledger, ShowsEachSampleOncePerEpoch) {
 TEST_F(Ledger, CallsAnUnfinishedEpochOpen) {
     Job job(folder(), 100);
     job.run(2, 30, 6);
-    const LedgerReport report = check_ledger(folder());
-    EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
+    const LedgerReport report = exact_report();
     ASSERT_THAT(report.epochs, SizeIs(2));
     EXPECT_TRUE(report.epochs[1].is_open);
     EXPECT_EQ(report.epochs[1].seen, 60u);
@@ -150,8 +153,7 @@ TEST_F(Ledger, BearsAFileOfATerabyte) {
     Job job(folder(), 100);
     job.run(1, 30, 4);
     std::filesystem::resize_file(job.file(0, job.incarnation()), std::uintmax_t{1} << 40);
-    const LedgerReport report = check_ledger(folder());
-    EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
+    const LedgerReport report = exact_report();
     EXPECT_THAT(report.notes, SizeIs(1));
 }
 
@@ -186,8 +188,7 @@ TEST_F(Ledger, TakesMemoryForTheSamplesItSawAlone) {
 TEST_F(Ledger, MissesNoSampleThatAnEpochDrops) {
     Job job(folder(), 100, ShortStep::drop);
     job.run(2, 30, 4);  // an epoch of three steps, and one more
-    const LedgerReport report = check_ledger(folder());
-    EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
+    const LedgerReport report = exact_report();
     ASSERT_THAT(report.epochs, SizeIs(2));
     EXPECT_EQ(report.epochs[0].seen, 90u);
     EXPECT_FALSE(report.epochs[0].is_open);
@@ -220,8 +221,7 @@ TEST_F(Ledger, LetsRestartsSupersedeWhatWasNotSaved) {
     job.start(4, 10);  // at 70
     job.step(5);
     job.save();
-    const LedgerReport report = check_ledger(folder());
-    EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
+    const LedgerReport report = exact_report();
     ASSERT_THAT(report.epochs, SizeIs(1));
     EXPECT_EQ(report.epochs[0].superseded, 30u);
     EXPECT_EQ(report.epochs[0].seen, 120u);
@@ -236,8 +236,7 @@ TEST_F(Ledger, ForgetsEpochsThatWereNotSaved) {
     job.step(4);  // into the third epoch
     job.writers()[0].flush();
     job.run(1, 10, 1);
-    const LedgerReport report = check_ledger(folder());
-    EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
+    const LedgerReport report = exact_report();
     ASSERT_THAT(report.epochs, SizeIs(3));
     EXPECT_EQ(report.epochs[0].seen, 20u);
     EXPECT_EQ(report.epochs[1].seen, 0u);
@@ -303,8 +302,7 @@ TEST_F(Ledger, CountsMaskedRows) {
     batch.valid = valid;
     job.writers()[0].add(batch);
     job.save();
-    const LedgerReport report = check_ledger(folder());
-    EXPECT_TRUE(report.is_exact());
+    const LedgerReport report = exact_report();
     EXPECT_EQ(report.epochs[0].masked, 2u);
 }
 

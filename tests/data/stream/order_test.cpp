@@ -254,7 +254,7 @@ TEST(Order, GivesSamplesOfAWindowAsRowsAndPermutationDo) {
     }
 }
 
-TEST(Order, ChangesWithSeedAndEpoch) {
+TEST(Order, ChangesWithSeedAndEpochAndUsesAtMostOneLanePerBlock) {
     const auto blocks = row_blocks(500, 8);
     const auto first = sequence({blocks, {OrderKind::lanes, 1, 4, 2}, 0});
     EXPECT_NE(first, sequence({blocks, {OrderKind::lanes, 1, 4, 2}, 1}));
@@ -262,6 +262,7 @@ TEST(Order, ChangesWithSeedAndEpoch) {
     EXPECT_NE(first, sequence({blocks, {OrderKind::lanes, 1, 5, 2}, 0}));
     EXPECT_NE(first, sequence({blocks, {OrderKind::lanes, 1, 4, 3}, 0}));
     EXPECT_EQ(first, sequence({blocks, {OrderKind::lanes, 1, 4, 2}, 0}));
+    EXPECT_EQ(EpochOrder(row_blocks(100, 50), {OrderKind::lanes, 0, 64, 4}, 0).lanes(), 2);
 }
 
 // Pinned: a run resumed with a later version must see the same samples.
@@ -290,10 +291,6 @@ TEST(Order, MixesSortedLabelsAsWellAsAFullShuffle) {
     EXPECT_LE(ratio(256, 8, 256), 1.2);
     EXPECT_LE(ratio(512, 4, 256), 1.2);
     EXPECT_GT(ratio(256, 1, 256), 2.0);  // what one block a lane is not enough for
-}
-
-TEST(Order, UsesAtMostOneLanePerBlock) {
-    EXPECT_EQ(EpochOrder(row_blocks(100, 50), {OrderKind::lanes, 0, 64, 4}, 0).lanes(), 2);
 }
 
 }  // namespace

@@ -218,49 +218,43 @@ std::size_t count_cached(const fs::path& path) {
 class Pages : public Reading {
   protected:
     // Large enough that the system's own pages at the ends hardly count.
-    std::shared_ptr<const DatasetIndex> pack_large() {
+    void SetUp() override {
         samples_ = test::make_samples(1500, 1, {.channels = 3, .height = 32, .width = 32});
-        const auto index = pack(Codec::none, 1, 37);
-        shard_ = options_.output / index->shards()[0].name;
-        return index;
-    }
-    bool can_drop() {
+        index_ = pack(Codec::none, 1, 37);
+        shard_ = options_.output / index_->shards()[0].name;
         const UniqueFd file = open_for_reading(shard_);
         ::fsync(file.value());
         ::posix_fadvise(file.value(), 0, 0, POSIX_FADV_DONTNEED);
-        return count_cached(shard_) == 0;
+        if (count_cached(shard_) > 0) GTEST_SKIP() << "this file system keeps its pages";
     }
+    std::shared_ptr<const DatasetIndex> index_;
     fs::path shard_;
 };
 
 TEST_F(Pages, AreDroppedBehindTheReadersAndKeptOtherwise) {
-    const auto index = pack_large();
-    if (!can_drop()) GTEST_SKIP() << "this file system keeps its pages";
     for (const PageCache use : {PageCache::keep, PageCache::drop}) {
         StreamOptions options;
         options.lanes = 4;
         options.window_blocks = 2;
         options.io_threads = 2;
         options.page_cache = use;
-        EXPECT_EQ(test::read_all(index, options), test::expected_content(samples_, options_));
+        EXPECT_EQ(test::read_all(index_, options), test::expected_content(samples_, options_));
         const std::size_t all = cached_pages(shard_).size();
         const std::size_t cached = count_cached(shard_);
         if (use == PageCache::keep) {
             EXPECT_GT(cached, all * 9 / 10);
-        } else {  // pages that blocks of two epochs share, and those of the index
+        } else {  // pages that blocks of two epochs share, and those of the index_
             EXPECT_LT(cached, all / 4);
         }
     }
 }
 
 TEST_F(Pages, AreDroppedAllButTheOnesThatOtherBlocksShare) {
-    const auto index = pack_large();
-    if (!can_drop()) GTEST_SKIP() << "this file system keeps its pages";
-    ShardFiles files(index);
+    ShardFiles files(index_);
     BlockReader reader(files);
     PageDropper dropper(files);
     std::vector<std::byte> rows(1500 * 3072);
-    RequestPlan plan(*index);
+    RequestPlan plan(*index_);
     const auto read = [&](std::uint64_t first, std::uint64_t count) {
         plan.clear();
         plan.add(0, first, count, std::span(rows).first(count * 3072));
@@ -270,7 +264,7 @@ TEST_F(Pages, AreDroppedAllButTheOnesThatOtherBlocksShare) {
             dropper.consumed(0, plan.pieces_of(request));
         }
     };
-    const auto& blocks = index->stored_blocks(0);
+    const auto& blocks = index_->stored_blocks(0);
     const std::uint64_t page = 4096;
     reader.read_rows(0, 0, 1500, rows);  // all in the cache
     read(37, 37);
@@ -283,12 +277,10 @@ TEST_F(Pages, AreDroppedAllButTheOnesThatOtherBlocksShare) {
 }
 
 TEST_F(Pages, OfABlockAreAllDroppedBeforeItIsReadAgain) {
-    const auto index = pack_large();
-    if (!can_drop()) GTEST_SKIP() << "this file system keeps its pages";
-    const StoredBlock& block = index->stored_blocks(0)[5];
+    const StoredBlock& block = index_->stored_blocks(0)[5];
     ASSERT_NE(block.offset % 4096, 0u);
     ASSERT_NE((block.offset + block.stored_bytes) % 4096, 0u);
-    ShardFiles files(index);
+    ShardFiles files(index_);
     BlockReader reader(files);
     std::vector<std::byte> rows(1500 * 3072);
     const auto pages_of_block = [&] {
@@ -307,10 +299,8 @@ TEST_F(Pages, OfABlockAreAllDroppedBeforeItIsReadAgain) {
 }
 
 TEST_F(Pages, AreReadAheadWhereTheyAreNotCached) {
-    const auto index = pack_large();
-    if (!can_drop()) GTEST_SKIP() << "this file system keeps its pages";
-    ShardFiles files(index);
-    RequestPlan plan(*index);
+    ShardFiles files(index_);
+    RequestPlan plan(*index_);
     plan.add(0, 370, 74, {});
     plan.arrange();
     read_ahead(files, plan);

@@ -265,7 +265,7 @@ TEST_F(Resident, NeedsNoThreadOfItsOwnOnASingleCore) {
     });
 }
 
-TEST_F(Resident, StopsAtOnceAndLetsBatchesLiveOn) {
+TEST_F(Resident, StopsAtOnceAndSaysHowMuchMemoryItsBatchesTake) {
     const auto index = pack();
     const auto rows = load(index);
     for (int i = 0; i < 30; ++i) BatchStream(index, small(OrderKind::lanes), {}, rows);
@@ -274,10 +274,6 @@ TEST_F(Resident, StopsAtOnceAndLetsBatchesLiveOn) {
               test::expected_content(samples_, options_).at(kept.sample_ids[0]));
     for (const auto& field : kept.fields)
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(field.data()) % 64, 0u);
-}
-
-TEST_F(Resident, SaysHowMuchMemoryItsBatchesTake) {
-    const auto index = pack();
     StreamOptions options = small(OrderKind::uniform);
     options.memory_bytes = 1000;
     EXPECT_EQ(caught_code([&] { BatchStream(index, options, {}, load(index)); }), "E106");

@@ -210,11 +210,6 @@ std::vector<MixRow> rows_of(const char* text, std::size_t count, TransformKey ke
     return bound(text, mixed_shape).mix_rows(images.ids, key);
 }
 
-TEST(Mix, IsNothingWithoutAStepThatMixes) {
-    EXPECT_TRUE(rows_of("flip, cutout 2", 5).empty());
-    EXPECT_TRUE(rows_of("mixup 1", 0).empty());
-}
-
 RC_GTEST_PROP(Mix, PairsRowsByAPermutation, ()) {
     const auto count = *rc::gen::inRange<std::size_t>(1, 70);
     std::set<std::uint32_t> partners;
@@ -312,7 +307,7 @@ TEST(Mix, PastesBoxes) {
     }
 }
 
-TEST(Mix, GivesTwoLabelsAndAShare) {
+TEST(Mix, GivesTwoLabelsAndAShareOrNothingWithoutAStepThatMixes) {
     const std::vector<std::int64_t> labels = {4, 5, 6};
     const MixRow rows[] = {
         {.partner = 2, .lambda = 0.25f}, {.partner = 1}, {.partner = 0, .lambda = 0}};
@@ -320,6 +315,8 @@ TEST(Mix, GivesTwoLabelsAndAShare) {
     EXPECT_EQ(mixed.first, labels);
     EXPECT_THAT(mixed.second, testing::ElementsAre(6, 5, 4));
     EXPECT_THAT(mixed.lambda, testing::ElementsAre(0.25f, 1.0f, 0.0f));
+    EXPECT_TRUE(rows_of("flip, cutout 2", 5).empty());
+    EXPECT_TRUE(rows_of("mixup 1", 0).empty());
 }
 
 TEST(Mix, KeepsMaskedRowsOutOfIt) {

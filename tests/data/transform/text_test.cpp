@@ -46,18 +46,15 @@ TEST(TransformText, WritesEveryDefaultOut) {
     for (const auto& [text, expected] : cases) EXPECT_EQ(canonical(text), expected) << text;
 }
 
-TEST(TransformText, HasTheBooksPipeline) {
-    EXPECT_EQ(canonical("book"),
-              "resize 255, centre-crop 224, flip 0.5, rotate 20, blur 3 0.1-2, normalise imagenet");
-    EXPECT_EQ(TransformPipeline::parse("book").output_shape({3, 32, 32}),
-              (ImageShape{3, 224, 224}));
-}
-
-TEST(TransformText, IsPlainByDefault) {
+TEST(TransformText, IsPlainByDefaultAndHasTheBooksPipeline) {
     EXPECT_EQ(TransformPipeline{}, TransformPipeline::parse("none"));
     EXPECT_FALSE(TransformPipeline{}.mixes_labels());
     EXPECT_TRUE(TransformPipeline::parse("mixup 1").mixes_labels());
     EXPECT_TRUE(TransformPipeline::parse("cutmix 1, normalise").mixes_labels());
+    EXPECT_EQ(canonical("book"),
+              "resize 255, centre-crop 224, flip 0.5, rotate 20, blur 3 0.1-2, normalise imagenet");
+    EXPECT_EQ(TransformPipeline::parse("book").output_shape({3, 32, 32}),
+              (ImageShape{3, 224, 224}));
 }
 
 std::string any_step() {
@@ -304,7 +301,7 @@ TEST(MaskTransform, DependsOnSampleAndKeyAlone) {
 constexpr const char* pipelines[] = {
     "none", "flip, crop 10x8 pad 2", "resize 15x7, cutout 4", "rotate 30, blur 3", "blur 5, flip"};
 
-TEST(NumberTransform, GivesTheBitsOfBytes) {
+TEST(NumberTransform, GivesTheBitsOfBytesAndHasMeanAndDeviationInItsOwnUnit) {
     const Images images = noise({3, 12, 9}, 7);
     const std::vector<float> numbers(images.bytes.begin(), images.bytes.end());
     for (const char* text : pipelines)
@@ -314,16 +311,13 @@ TEST(NumberTransform, GivesTheBitsOfBytes) {
             transform.apply(std::span<const float>(numbers), images.ids, {7, 3}, layout, out);
             EXPECT_EQ(bits(out), bits(applied(transform, images, {7, 3}, layout))) << text;
         }
-}
-
-TEST(NumberTransform, HasMeanAndDeviationInItsOwnUnit) {
     const double mean[] = {250}, deviation[] = {50};
-    const ImageTransform transform({}, {1, 1, 2}, mean, deviation, 1);
-    const std::vector<float> numbers{300, -50};
-    std::vector<float> out(2);
-    transform.apply(
-        std::span<const float>(numbers), std::vector<std::uint64_t>{4}, {}, PixelLayout::nchw, out);
-    EXPECT_EQ(out, (std::vector<float>{1, -6}));
+    const ImageTransform unit({}, {1, 1, 2}, mean, deviation, 1);
+    const std::vector<float> own{300, -50};
+    std::vector<float> scaled(2);
+    unit.apply(
+        std::span<const float>(own), std::vector<std::uint64_t>{4}, {}, PixelLayout::nchw, scaled);
+    EXPECT_EQ(scaled, (std::vector<float>{1, -6}));
 }
 
 TEST(NumberTransform, GivesTheBitsOfTheCpuInKernels) {

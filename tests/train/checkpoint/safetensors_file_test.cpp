@@ -100,14 +100,11 @@ TEST_F(SafetensorsInput, NamesWhatIsWrong) {
     EXPECT_THAT(caught_text([&] { WeightsFile{folder_ / "none"}; }), HasSubstr("E201"));
 }
 
-TEST_F(SafetensorsInput, MayHaveEmptyTensorsAnywhere) {
+TEST_F(SafetensorsInput, MayHaveEmptyTensorsAnywhereAndADigestOfAllItsBytes) {
     EXPECT_EQ(header_error(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
                            R"("b":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
                            R"("c":{"dtype":"F32","shape":[0,3],"data_offsets":[4,4]}})"),
               "");
-}
-
-TEST_F(SafetensorsInput, HasADigestOfAllItsBytes) {
     const std::string content(3'000'000, 'x');
     EXPECT_EQ(file_digest(folder_.file("a", content)), hash128(content).hex());
 }
@@ -311,17 +308,14 @@ TEST_F(MatchedTensors, OfATypeThatIsNoTextAreNamedAsText) {
     EXPECT_THAT(text, Not(HasSubstr("\x1b")));
 }
 
-TEST_F(MatchedTensors, AreLeftOutWherePatternsSay) {
+TEST_F(MatchedTensors, AreLeftOutWherePatternsSayEachOfWhichMatches) {
     const std::vector<TensorMeta> wanted{{"fc.weight", {5, 3}}, {"fc.bias", {5}}, {"b", {2}}};
     const auto match = matched(wanted, "fc.*");
     ASSERT_EQ(match.size(), 1u);
     EXPECT_EQ(match[0].tensor, 2u);
     EXPECT_THAT(error(wanted, "fc.w*"), HasSubstr("why: missing in the file: fc.bias\n"));
-}
-
-TEST_F(MatchedTensors, AreThoseOfEveryPattern) {
-    const std::vector<TensorMeta> wanted{{"fc.weight", {3}}, {"fc.bias", {5}}, {"b", {2}}};
-    EXPECT_THAT(error(wanted, "fc.bias,typo.*"),
+    const std::vector<TensorMeta> all{{"fc.weight", {3}}, {"fc.bias", {5}}, {"b", {2}}};
+    EXPECT_THAT(error(all, "fc.bias,typo.*"),
                 HasSubstr("E107: --load-skip 'typo.*' has no effect\n  why: neither the model nor "
                           "the file has a tensor of such a name: b, bn.count, fc.bias, fc.weight"));
 }

@@ -47,7 +47,7 @@ TEST_F(SampleError, IsNoneWhereAllNumbersAreFinite) {
     EXPECT_TRUE(error({.inputs = "age"}));
 }
 
-TEST_F(SampleError, NamesSampleFieldAndRow) {
+TEST_F(SampleError, NamesSampleFieldAndRowOfInputsAndTargets) {
     features_[3] = std::nanf("");
     const auto found = error();
     ASSERT_TRUE(found);
@@ -56,9 +56,6 @@ TEST_F(SampleError, NamesSampleFieldAndRow) {
     EXPECT_THAT(found->why(),
                 HasSubstr("'features' of sample 3 has nan: row 3 of '/data/features' in"));
     EXPECT_THAT(found->fix(), HasSubstr("--on-nonfinite skip"));
-}
-
-TEST_F(SampleError, LooksAtTargetsToo) {
     targets_[0] = -HUGE_VAL;
     EXPECT_THAT(error()->why(), HasSubstr("'targets' of sample 2 has -inf"));
 }

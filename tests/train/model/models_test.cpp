@@ -33,14 +33,11 @@ TEST(Cnn, HasTheBooksNumbersOfParameters) {
     EXPECT_EQ(element_count(*make_model({"cnn", false}, {1, 28, 28, 10}, 1)), 1'629'472);
 }
 
-TEST(Models, DependOnTheSeedOnly) {
+TEST(Models, DependOnTheSeedOnlyAndUnknownNamesSuggestTheNearest) {
     const auto a = make_model({"cnn", true}, {}, 5), b = make_model({"cnn", true}, {}, 5);
     const auto c = make_model({"cnn", true}, {}, 6);
     EXPECT_TRUE(a->parameters()[0].equal(b->parameters()[0]));
     EXPECT_FALSE(a->parameters()[0].equal(c->parameters()[0]));
-}
-
-TEST(Models, UnknownNameSuggestsTheNearest) {
     const Error error = test::error_of([] { make_model({"cmn", true}, {}, 1); });
     EXPECT_EQ(error.code(), "E103");
     EXPECT_EQ(error.fix(), "did you mean 'cnn'?");
@@ -122,7 +119,7 @@ TEST_F(BuiltInModels, LearnFromTwoSmallImages) {
     }
 }
 
-TEST_F(BuiltInModels, RefuseShapesThatTheyCannotTake) {
+TEST_F(BuiltInModels, RefuseShapesThatTheyCannotTakeAndDoWithoutBiases) {
     const auto code = [](const std::string& name, const ModelShape& shape) {
         return test::caught_code([&] { make_model({name, true}, shape, 1); });
     };
@@ -131,9 +128,6 @@ TEST_F(BuiltInModels, RefuseShapesThatTheyCannotTake) {
     EXPECT_EQ(code("vit_b_16", {1, 32, 40, 10}), "E217");
     for (const std::string name : {"resnet18", "densenet121", "efficientnet_b0"})
         EXPECT_EQ(code(name, {1, 1, 784, 10}), "E217") << name;
-}
-
-TEST_F(BuiltInModels, DoWithoutBiases) {
     const auto model = make_model({"resnet18", false}, {1, 8, 8, 10}, 1);
     EXPECT_FALSE(model->named_parameters().contains("fc.bias"));
     EXPECT_TRUE(model->named_parameters().contains("bn1.bias"));
@@ -168,12 +162,17 @@ std::int64_t gpt_count(const GptShape& shape) {
     return (shape.vocabulary + shape.context) * w + shape.layers * (12 * w * w + 13 * w) + 2 * w;
 }
 
-TEST(Gpt, HasGpt2sParameters) {
+TEST(Gpt, HasGpt2sParametersAndRefusesWhatItCannotTake) {
     const GptShape shape{.vocabulary = 50, .context = 16, .layers = 2, .heads = 2, .width = 8};
     const auto small = gpt(shape, {});
     EXPECT_EQ(element_count(*small), gpt_count(shape));
     EXPECT_EQ(gpt_count({}), 124'439'808);
     EXPECT_EQ(small->named_parameters()["h.1.attn.c_attn.weight"].sizes(), (Sizes{8, 24}));
+    EXPECT_EQ(test::caught_code([] { gpt({.heads = 5, .width = 12}, {}); }), "E217");
+    const auto model =
+        gpt({.vocabulary = 5, .context = 4, .layers = 1, .heads = 1, .width = 2}, {});
+    const Tensor tokens = torch::zeros({1, 5}, torch::kInt64);
+    EXPECT_EQ(test::caught_code([&] { model->forward(tokens); }), "E217");
 }
 
 TEST(Gpt, SeesNoLaterToken) {
@@ -191,14 +190,6 @@ TEST(Gpt, SeesNoLaterToken) {
         EXPECT_TRUE(after.slice(1, 0, at).equal(before.slice(1, 0, at))) << at;
         EXPECT_FALSE(after.select(1, at).equal(before.select(1, at))) << at;
     }
-}
-
-TEST(Gpt, RefusesWhatItCannotTake) {
-    EXPECT_EQ(test::caught_code([] { gpt({.heads = 5, .width = 12}, {}); }), "E217");
-    const auto model =
-        gpt({.vocabulary = 5, .context = 4, .layers = 1, .heads = 1, .width = 2}, {});
-    const Tensor tokens = torch::zeros({1, 5}, torch::kInt64);
-    EXPECT_EQ(test::caught_code([&] { model->forward(tokens); }), "E217");
 }
 
 TEST(Unet, GivesLogitsForEachPixelOfAnyImage) {

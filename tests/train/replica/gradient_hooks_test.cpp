@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-TEST(OnGradient, FiresOnceAfterAllUsesWereAccumulated) {
+TEST(OnGradient, FiresOnceAfterAllUsesAndErrorsReachTheCallerOfBackward) {
     auto weight = torch::ones({2}, torch::requires_grad());
     int fired = 0;
     float seen = 0;
@@ -18,12 +18,9 @@ TEST(OnGradient, FiresOnceAfterAllUsesWereAccumulated) {
     (weight * 2 + weight * 3).sum().backward();
     EXPECT_EQ(fired, 1);
     EXPECT_EQ(seen, 5);
-}
-
-TEST(OnGradient, ErrorsReachTheCallerOfBackward) {
-    auto weight = torch::ones({2}, torch::requires_grad());
-    on_gradient(weight, [](const at::Tensor&) { throw std::runtime_error("from the hook"); });
-    EXPECT_THROW(weight.sum().backward(), std::runtime_error);
+    auto other = torch::ones({2}, torch::requires_grad());
+    on_gradient(other, [](const at::Tensor&) { throw std::runtime_error("from the hook"); });
+    EXPECT_THROW(other.sum().backward(), std::runtime_error);
 }
 
 }  // namespace

@@ -216,14 +216,11 @@ TEST_F(TwoLeavesAveraged, ModelComputesWithTheAverageAndThenWithItsWeights) {
     EXPECT_EQ(replica.hash(), hash);
 }
 
-TEST_F(TwoLeavesAveraged, AverageBeginsWithTheInitialWeights) {
+TEST_F(TwoLeavesAveraged, AverageBeginsWithTheInitialWeightsAndIsOneOfTheTensors) {
     const auto weights = [&] { return module->parameters()[0].detach().clone(); };
     const at::Tensor initial = weights();
     replica.swap_average();
     EXPECT_TRUE(weights().equal(initial));
-}
-
-TEST_F(TwoLeavesAveraged, AverageIsOneOfTheTensors) {
     const auto metas = replica.tensors().metas;
     EXPECT_EQ(std::ranges::count(metas, "optimizer.average.fc2.weight", &TensorMeta::name), 1);
 }

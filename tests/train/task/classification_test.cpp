@@ -47,7 +47,7 @@ TEST(Classification, EndsWithMeanLossAccuracyAndConfusion) {
 
 // Two of class 0 are right, one of 1; one of 1 is taken for 2, which has no sample. Its log-odds of
 // class 1 are -1.13, the second sample's -1.05: three of four pairs are in order.
-TEST(Classification, HasFiguresOfEachClass) {
+TEST(Classification, HasFiguresOfEachClassAlsoOfNoSamples) {
     const auto task = classes(3);
     const at::Tensor logits =
         torch::tensor({{4.F, 1.F, 1.F}, {3.F, 2.F, 0.F}, {0.F, 3.F, 1.F}, {0.F, 1.F, 2.F}});
@@ -60,14 +60,10 @@ TEST(Classification, HasFiguresOfEachClass) {
               "0                                2    1.0000    1.0000    1.0000    1.0000\n"
               "1                                2    1.0000    0.5000    0.6667    0.7500\n"
               "2                                0    0.0000         -    0.0000         -\n");
-}
-
-// --keep-best finds the names of metrics by no samples at all.
-TEST(Classification, HasItsFiguresAlsoOfNoSamples) {
-    const auto task = classes(3);
-    const auto found = task->evaluation(task->no_sums(), 1).metrics;
-    EXPECT_TRUE(std::isnan(found.at("f1")));
-    EXPECT_TRUE(std::isnan(found.at("auc")));
+    // --keep-best finds the names of metrics by no samples at all.
+    const auto none = task->evaluation(task->no_sums(), 1).metrics;
+    EXPECT_TRUE(std::isnan(none.at("f1")));
+    EXPECT_TRUE(std::isnan(none.at("auc")));
     EXPECT_FALSE(classes(20)->evaluation(classes(20)->no_sums(), 1).metrics.contains("auc"));
 }
 
@@ -115,13 +111,15 @@ TEST(Classification, SmoothsLabelsAndWeighsClassesAsTorchDoes) {
                 1e-5);
 }
 
-TEST(Classification, BalancesRareClasses) {
+TEST(Classification, BalancesRareClassesAndRefusesWeightsThatAreNoneForEach) {
     // weights 8 / (2 * 6) and 8 / (2 * 2)
     const auto task = make_classification({.class_weights = "balanced"}, {.class_counts = {6, 2}});
     const NamedTensors even = {{"output", torch::zeros({2, 2})}};
     EXPECT_NEAR(task->loss(even, labelled({0, 1})).item<float>(),
                 std::log(2.0) * (8.0 / 12 + 8.0 / 4),
                 1e-5);
+    for (const char* text : {"1,2", "1,x,1", "1,-1,1", "", "ballanced"})
+        EXPECT_EQ(test::caught_code([&] { classes(3, {.class_weights = text}); }), "E103") << text;
 }
 
 TEST(Classification, RefusesWhatNothingCanBeLearnedFrom) {
@@ -137,23 +135,15 @@ TEST(Classification, RefusesWhatNothingCanBeLearnedFrom) {
     EXPECT_NE(make_classification({}, labels)->class_warning(), "");
 }
 
-TEST(Classification, RefusesWeightsThatAreNoneForEachClass) {
-    for (const char* text : {"1,2", "1,x,1", "1,-1,1", "", "ballanced"})
-        EXPECT_EQ(test::caught_code([&] { classes(3, {.class_weights = text}); }), "E103") << text;
-}
-
-TEST(Classification, QuotesNamesInTheConfusion) {
+TEST(Classification, QuotesNamesInTheConfusionAndMakesBlankTargetsOfEveryClass) {
     const Field labels{.class_names = {"cat, big", "\"dog\""}, .class_counts = {1, 1}};
     const Evaluation found =
         make_classification({}, labels)->evaluation({{0}, {1, 0, 1, 2, 3, 4}}, 10);
     EXPECT_EQ(found.confusion,
               "class,\"cat, big\",\"\"\"dog\"\"\"\n"
               "\"cat, big\",1,2\n\"\"\"dog\"\"\",3,4\n");
-}
-
-TEST(Classification, MakesBlankTargetsOfEveryClass) {
-    const at::Tensor labels = classes(3)->blank_targets(4)[0].tensor;
-    EXPECT_TRUE(labels.equal(torch::tensor(std::vector<std::int64_t>{0, 1, 2, 0})));
+    const at::Tensor blank = classes(3)->blank_targets(4)[0].tensor;
+    EXPECT_TRUE(blank.equal(torch::tensor(std::vector<std::int64_t>{0, 1, 2, 0})));
 }
 
 }  // namespace

@@ -44,15 +44,12 @@ class Inputs : public testing::Test {
         make_task({.task = {.kind = TaskKind::regression}}, data_, {});
 };
 
-TEST_F(Inputs, MayBeOneNumberASample) {
+TEST_F(Inputs, MayBeOneNumberASampleAndAreTransformedIfOneIsAnImage) {
     const ModelShape two = shape("images,age");
     EXPECT_EQ(two.height, 4);
     ASSERT_EQ(two.further.size(), 1U);
     EXPECT_EQ(two.further[0].channels * two.further[0].height * two.further[0].width, 1);
     EXPECT_EQ(shape("age").channels, 1);
-}
-
-TEST_F(Inputs, AreTransformedIfOneIsAnImage) {
     EXPECT_EQ(shape("age,images", "resize 8x8").further[0].height, 8);
     const auto refused = [&](const std::string& inputs, const std::string& transform) {
         return test::caught_code([&] { shape(inputs, transform); });
@@ -306,7 +303,7 @@ std::vector<float> flat(const at::Tensor& values) {
     return {row.data_ptr<float>(), row.data_ptr<float>() + row.numel()};
 }
 
-TEST(FieldInput, NormalisesFeaturesEachByItsOwnStatistics) {
+TEST(FieldInput, NormalisesFeaturesEachByItsOwnStatisticsOrThoseOfAnotherDataSet) {
     Field field = field_of(ElementType::f32, {3});
     field.mean = {1, 10, 100};
     field.std = {2, 4, 0};  // the last is the same everywhere
@@ -315,6 +312,11 @@ TEST(FieldInput, NormalisesFeaturesEachByItsOwnStatistics) {
     const at::Tensor values = read<float>(*input, {3, 6, 100, 2, 14, 101}, 2);
     EXPECT_EQ(values.sizes().vec(), (std::vector<std::int64_t>{2, 3, 1, 1}));
     EXPECT_EQ(flat(values), (std::vector<float>{1, -1, 0, 0.5, 1, 1}));
+    Field own = field_of(ElementType::f32, {1}), trained = own;
+    own.mean = {5}, own.std = {1};
+    trained.mean = {1}, trained.std = {2};
+    EXPECT_EQ(flat(read<float>(*make_field_input(own, {}, trained), {5}, 1)),
+              (std::vector<float>{2}));
 }
 
 TEST(FieldInput, SubtractsLargeOffsetsExactly) {
@@ -335,14 +337,6 @@ TEST(FieldInput, TakesNumbersAsTheyAreWithoutStatistics) {
     const Field bytes = field_of(ElementType::u8, {2});
     EXPECT_EQ(flat(read<std::uint8_t>(*make_field_input(bytes, {}, bytes), {0, 255}, 1)),
               (std::vector<float>{0, 1}));
-}
-
-TEST(FieldInput, UsesTheStatisticsOfAnotherDataSet) {
-    Field own = field_of(ElementType::f32, {1}), trained = own;
-    own.mean = {5}, own.std = {1};
-    trained.mean = {1}, trained.std = {2};
-    EXPECT_EQ(flat(read<float>(*make_field_input(own, {}, trained), {5}, 1)),
-              (std::vector<float>{2}));
 }
 
 TEST(FieldInput, PutsChannelsFirstAndInnermostInMemory) {
