@@ -225,11 +225,17 @@ std::string code_of(const Manifest& manifest) {
     return caught_code([&] { parse_manifest(manifest_text(manifest), "toy"); });
 }
 
-TEST(Manifest, SurvivesTheWayThroughText) {
+TEST(Manifest, SurvivesTheWayThroughTextUnlessItIsFromTheFuture) {
     Manifest back = parse_manifest(manifest_text(example()), "toy");
     EXPECT_EQ(back.digest.size(), 32u);
     back.digest.clear();
     EXPECT_EQ(back, example());
+    std::string text = manifest_text(example());
+    text.replace(text.find("\"format_version\": 1"), 19, "\"format_version\": 9");
+    text.resize(text.find(",\n  \"digest\""));
+    const Error error = test::error_of([&] { parse_manifest(sealed(text), "toy"); });
+    EXPECT_EQ(error.code(), "E305");
+    EXPECT_STREQ(error.what(), "'toy' has format 9");
 }
 
 TEST(Manifest, RefusesBlocksWhoseBytesOverflow) {
@@ -309,15 +315,6 @@ TEST(Manifest, RefusesFormsOfOtherTables) {
     EXPECT_EQ(changed([](TableForm& f) { f.encoding.assign(3 * most_column_bytes, 'x'); }), "E222");
 }
 
-TEST(Manifest, RefusesVersionsFromTheFuture) {
-    std::string text = manifest_text(example());
-    text.replace(text.find("\"format_version\": 1"), 19, "\"format_version\": 9");
-    text.resize(text.find(",\n  \"digest\""));
-    const Error error = test::error_of([&] { parse_manifest(sealed(text), "toy"); });
-    EXPECT_EQ(error.code(), "E305");
-    EXPECT_STREQ(error.what(), "'toy' has format 9");
-}
-
 TEST(ReadManifestText, SaysWhatIsMissing) {
     const test::TempDir folder;
     EXPECT_EQ(caught_code([&] { read_manifest_text(folder / "nowhere"); }), "E201");
@@ -364,7 +361,7 @@ TEST(ClassUse, NamesWhatIsNotThereAndNumbersThatBeginAtOne) {
     EXPECT_THAT(unused_classes_text(field_with({1, 2, 3, 4})), HasSubstr("y = y - 1"));
 }
 
-TEST(ClassUse, ProposesNumbersWhereFewOccur) {
+TEST(ClassUse, ProposesNumbersWhereFewOccurAndKnowsWhatIsUsuallyVoid) {
     EXPECT_THAT(masks_text({0, 127, 255}),
                 HasSubstr("masks: 253 of 256 classes do not occur: only 0, 127 and 255 do"));
     EXPECT_THAT(masks_text({0, 127, 255}), HasSubstr("m = numpy.searchsorted([0, 127, 255], m)"));
@@ -373,9 +370,6 @@ TEST(ClassUse, ProposesNumbersWhereFewOccur) {
     EXPECT_THAT(unused_classes_text(field_with(many)), HasSubstr("27 and 20 more"));
     EXPECT_THAT(unused_classes_text(field_with(many)),
                 HasSubstr("numpy.searchsorted(numpy.unique(y), y)"));
-}
-
-TEST(ClassUse, KnowsWhatIsUsuallyVoid) {
     EXPECT_THAT(masks_text({0, 1, 2, 255}),
                 HasSubstr("255 looks like void: train --ignore-index 255 leaves it out"));
     EXPECT_THAT(masks_text({0, 255}), Not(HasSubstr("void"))) << "of two, 255 is what is there";
@@ -397,7 +391,7 @@ Field field_of(std::vector<std::int64_t> shape, const std::string& layout = "") 
     return {.name = "images", .shape = std::move(shape), .layout = layout};
 }
 
-TEST(Axes, AreThoseThatTrainingTakes) {
+TEST(Axes, AreThoseThatTrainingTakesAndGuessedOnlyWhereSizesLeaveNoQuestion) {
     EXPECT_EQ(axes_text(field_of({3, 8, 9})), "C 3, H 8, W 9");
     EXPECT_EQ(axes_text(field_of({3, 8, 9}, "CHW")), "C 3, H 8, W 9");
     EXPECT_EQ(axes_text(field_of({8, 9, 3}, "HWC")), "C 3, H 8, W 9 (stored H, W, C)");
@@ -405,9 +399,6 @@ TEST(Axes, AreThoseThatTrainingTakes) {
     EXPECT_EQ(axes_text(field_of({8})), "");
     EXPECT_EQ(axes_text({.name = "boxes", .shape = {8, 4}}), "");
     EXPECT_EQ(axes_text({.name = "masks", .shape = {8, 9}, .layout = "HW"}), "H 8, W 9");
-}
-
-TEST(Axes, AreGuessedOnlyWhereSizesLeaveNoQuestion) {
     for (const auto& [a, b, c] : {std::tuple{224, 224, 3},
                                   {32, 32, 13},
                                   {5, 2, 3},

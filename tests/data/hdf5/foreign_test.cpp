@@ -148,13 +148,10 @@ TEST_F(Foreign, LabelsThatAreDamagedAfterOpeningAreNamed) {
                                 .size = {6},
                                 .bytes = encoded<std::int32_t>({0, 3, 3, 1, 2, 0})};
     const fs::path path = write("l.h5", {labels});
-    const auto index = std::make_shared<const DatasetIndex>(
-        DatasetIndex::open_foreign({path}, {{"labels", "/y", RowLayout::label}}));
-    test::overwrite(path, index->stored_blocks(0)[0].offset + 2 * 4, "\x04");
-    const Error error = test::error_of([&] {
-        BatchStream stream(index, {.order = OrderKind::sequential, .batch = 6});
-        stream.next();
-    });
+    const DatasetIndex index =
+        DatasetIndex::open_foreign({path}, {{"labels", "/y", RowLayout::label}});
+    test::overwrite(path, index.stored_blocks(0)[0].offset + 2 * 4, "\x04");
+    const Error error = test::error_of([&] { streamed(index, 0); });
     EXPECT_EQ(error.code(), "E210");
     EXPECT_THAT(error.text(), HasSubstr("label 4 of sample 2"));
 }
@@ -163,18 +160,15 @@ TEST_F(Foreign, ClassesOfPixelsAreCountedAndLookedAt) {
     const ForeignDataset masks{
         .path = "/m", .size = {2, 2, 2}, .bytes = encoded<std::uint8_t>({0, 3, 3, 1, 0, 0, 0, 2})};
     const fs::path path = write("m.h5", {masks});
-    const auto index =
-        std::make_shared<const DatasetIndex>(DatasetIndex::open_foreign({path}, {{"masks", "/m"}}));
-    EXPECT_THAT(index->fields()[0].class_counts, ElementsAre(4, 1, 1, 2));
-    EXPECT_EQ(
-        DatasetIndex::open_foreign({path}, {{"masks", "/m", RowLayout::hw}}).fields()[0].classes(),
-        0);
-    test::overwrite(path, index->stored_blocks(0)[0].offset + 7, "\x04");
-    const Error error = test::error_of([&] {
-        BatchStream stream(index, {.order = OrderKind::sequential, .batch = 2});
-        stream.next();
-    });
-    EXPECT_THAT(error.text(), HasSubstr("E210: value 4 of 'masks' of sample 1"));
+    const auto open = [&](RowLayout layout) {
+        return DatasetIndex::open_foreign({path}, {{"masks", "/m", layout}});
+    };
+    const DatasetIndex index = open(RowLayout::unstated);
+    EXPECT_THAT(index.fields()[0].class_counts, ElementsAre(4, 1, 1, 2));
+    EXPECT_EQ(open(RowLayout::hw).fields()[0].classes(), 0);
+    test::overwrite(path, index.stored_blocks(0)[0].offset + 7, "\x04");
+    EXPECT_THAT(test::caught_text([&] { streamed(index, 0); }),
+                HasSubstr("E210: value 4 of 'masks' of sample 1"));
 }
 
 TEST_F(Foreign, WhatCannotBeStreamedIsRefusedWithTheReason) {

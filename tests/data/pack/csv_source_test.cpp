@@ -75,7 +75,7 @@ TEST_F(CsvSource, NumbersNamedClassesAsTheySort) {
     EXPECT_EQ(label_of(*source, 1, 3), 0);
 }
 
-TEST_F(CsvSource, ReadsOtherEncodings) {
+TEST_F(CsvSource, ReadsOtherEncodingsAlsoInParts) {
     const auto names = [&](const std::string& content, const std::string& encoding) {
         const auto source = open(content, {.label = "2", .encoding = encoding});
         return source->fields()[1].class_names;
@@ -91,21 +91,18 @@ TEST_F(CsvSource, ReadsOtherEncodings) {
     for (const char letter : std::string("1,a\n")) wide += std::string{letter, '\0'};
     EXPECT_THAT(names(wide, "utf-16"), ElementsAre("a"));
     EXPECT_THAT(error(wide).why(), HasSubstr("--encoding utf-16"));
-}
-
-TEST_F(CsvSource, ReadsOtherEncodingsInParts) {
     // Parts of 1 MiB end within characters of three bytes.
-    std::string wide, expected;
+    std::string euros, expected;
     for (int i = 0; i < 400'000; ++i) {
         expected += "\u20ac";
-        wide += "\xa4";  // the sign of the euro in ISO-8859-15
+        euros += "\xa4";  // the sign of the euro in ISO-8859-15
     }
     const auto label = [&](const std::string& text, const std::string& encoding) {
         return open("1," + text + "\n", {.label = "2", .encoding = encoding})
             ->fields()[1]
             .class_names.at(0);
     };
-    EXPECT_EQ(label(wide, "iso-8859-15"), expected);
+    EXPECT_EQ(label(euros, "iso-8859-15"), expected);
     EXPECT_EQ(label(expected, "utf-8"), expected);
 }
 
@@ -326,7 +323,7 @@ TEST_F(CsvTable, ReadsDecimalCommas) {
     EXPECT_EQ(error("a;b\n1,5;2\n", {.separator = ';'}).fix(), "give --decimal comma");
 }
 
-TEST_F(CsvTable, FollowsTheTrainingData) {
+TEST_F(CsvTable, FollowsTheTrainingDataAlsoWithoutNames) {
     const auto trained =
         open("id,mass,kind,y\n1,2,red,0\n2,4,blue,1\n3,,red,1\n",
              {.label = "y", .drop = {"id"}, .categorical = {"kind"}, .missing = Missing::mean});
@@ -341,17 +338,14 @@ TEST_F(CsvTable, FollowsTheTrainingData) {
     EXPECT_THAT(unknown.what(), HasSubstr("line 3, column 2 ('kind'): 'green' is not a category"));
     EXPECT_EQ(unknown.why(), "these are blue, red");
     EXPECT_THAT(error("mass\n1\n", like(field)).what(), HasSubstr("has no column 'kind'"));
-}
-
-TEST_F(CsvTable, FollowsTrainingDataWithoutNames) {
-    const auto trained =
+    const auto nameless =
         open("9,1,red,0\n9,2,blue,1\n", {.label = "4", .drop = {"1"}, .categorical = {"3"}});
-    const Field& field = trained->fields()[0];
-    EXPECT_THAT(field.columns, ElementsAre("2", "3=blue", "3=red"));
+    const Field& unnamed = nameless->fields()[0];
+    EXPECT_THAT(unnamed.columns, ElementsAre("2", "3=blue", "3=red"));
     for (const char* table : {"5,red\n", "9,5,red,1\n"})
-        EXPECT_THAT(values_of<float>(*open(table, like(field)), 0, 0), ElementsAre(5, 0, 1))
+        EXPECT_THAT(values_of<float>(*open(table, like(unnamed)), 0, 0), ElementsAre(5, 0, 1))
             << table;
-    const Error guess = error("5,red,1\n", like(field));
+    const Error guess = error("5,red,1\n", like(unnamed));
     EXPECT_THAT(guess.why(), HasSubstr("it has 3 columns, and the model takes 2"));
 }
 

@@ -243,7 +243,7 @@ TEST_F(Pages, AreDroppedBehindTheReadersAndKeptOtherwise) {
         const std::size_t cached = count_cached(shard_);
         if (use == PageCache::keep) {
             EXPECT_GT(cached, all * 9 / 10);
-        } else {  // pages that blocks of two epochs share, and those of the index_
+        } else {  // pages that blocks of two epochs share, and those of the index
             EXPECT_LT(cached, all / 4);
         }
     }
