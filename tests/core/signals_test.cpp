@@ -67,7 +67,7 @@ TEST(SignalGuard, EndsTheProcessAtTheSecondInterruptAndWhileNothingHasBegunAtThe
               130);
 }
 
-TEST(SignalGuard, CountsRequestsThatAreNotTheSame) {
+TEST(SignalGuard, CountsRequestsThatAreNotTheSameAndShowsTheLastSignalInTheMirror) {
     const SignalGuard guard;
     std::atomic<std::uint64_t> word{0};
     mirror_signals_to(&word);
@@ -78,7 +78,10 @@ TEST(SignalGuard, CountsRequestsThatAreNotTheSame) {
     ::usleep(1'100'000);
     ::raise(SIGTERM);
     EXPECT_EQ(stop_requests(), 2);
+    EXPECT_EQ(word, static_cast<std::uint64_t>(SIGTERM));
     mirror_signals_to(nullptr);
+    ::raise(SIGUSR1);
+    EXPECT_EQ(word, static_cast<std::uint64_t>(SIGTERM));
 }
 
 TEST(Signals, AReaderThatIsGoneEndsOnlyOthers) {
@@ -115,17 +118,6 @@ TEST(Signals, AFileAtItsLimitEndsOnlyOthers) {
                   ::_exit(write_too_much() ? 7 : 1);
               }),
               7);
-}
-
-TEST(SignalGuard, ShowsTheLastSignalInTheMirror) {
-    std::atomic<std::uint64_t> word{0};
-    mirror_signals_to(&word);
-    const SignalGuard guard;
-    ::raise(SIGTERM);
-    EXPECT_EQ(word, static_cast<std::uint64_t>(SIGTERM));
-    mirror_signals_to(nullptr);
-    ::raise(SIGUSR1);
-    EXPECT_EQ(word, static_cast<std::uint64_t>(SIGTERM));
 }
 
 TEST(SignalGuard, PutsTheOldHandlersBack) {

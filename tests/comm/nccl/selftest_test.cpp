@@ -38,6 +38,19 @@ class SelftestTest : public FakeRanksTest {
         });
     }
 
+    /// A kernel that sums what `change` makes of its launch.
+    template <class Change>
+    void expect_wrong_kernel(Change change, const std::string& kind) {
+        expect_wrong(
+            [change](NcclApi&, CudaApi& gpu) {
+                gpu.sum_in_tree_order = [change, call = gpu.sum_in_tree_order](auto launch,
+                                                                               auto stream) {
+                    change(launch);
+                    return call(launch, stream);
+                };
+            },
+            kind);
+    }
     void expect_wrong(const Damage& damage, const std::string& kind) {
         for (const auto& error : errors_of(3, damage))
             EXPECT_THAT(text_of(error), AllOf(HasSubstr("error E679: "), HasSubstr(kind)));
@@ -58,28 +71,14 @@ TEST_F(SelftestTest, FindsNothingWrongWithAnyNumberOfRanks) {
 }
 
 TEST_F(SelftestTest, SeesAKernelThatLeavesOutAnElement) {
-    expect_wrong(
-        [](NcclApi&, CudaApi& gpu) {
-            gpu.sum_in_tree_order = [call = gpu.sum_in_tree_order](const auto& launch,
-                                                                   auto stream) {
-                auto less = launch;
-                --less.count;
-                return call(less, stream);
-            };
-        },
-        "whole numbers in the tree's order, step 0: value ");
+    expect_wrong_kernel([](TreeSumLaunch& launch) { --launch.count; },
+                        "whole numbers in the tree's order, step 0: value ");
 }
 
 TEST_F(SelftestTest, SeesAKernelThatAddsInAnotherOrder) {
-    expect_wrong(
-        [](NcclApi&, CudaApi& gpu) {
-            gpu.sum_in_tree_order = [call = gpu.sum_in_tree_order](const auto& launch,
-                                                                   auto stream) {
-                auto turned = launch;  // as if its own partials lay at another place in the tree
-                turned.own_first += launch.own_first == 0 ? 1 : -1;
-                return call(turned, stream);
-            };
-        },
+    // As if its own partials lay at another place in the tree.
+    expect_wrong_kernel(
+        [](TreeSumLaunch& launch) { launch.own_first += launch.own_first == 0 ? 1 : -1; },
         "gradients in the tree's order, step 0: value ");
 }
 
