@@ -127,7 +127,7 @@ TEST_F(ConfigTest, RefusesLongKeysInAFewWords) {
     EXPECT_LT(twice.text().size(), 1000u);
 }
 
-TEST(ConfigText, ParsesBackToTheSameValue) {
+TEST(ConfigText, ParsesBackToTheSameValueWhoseTypeIsInWords) {
     const test::TempDir folder;
     for (const ConfigValue& value :
          {ConfigValue(true), ConfigValue(std::int64_t{-3}), ConfigValue(0.1), ConfigValue(1e-7)}) {
@@ -135,9 +135,6 @@ TEST(ConfigText, ParsesBackToTheSameValue) {
         EXPECT_EQ(read_config(path).at("k").value, value) << config_text(value);
     }
     EXPECT_EQ(config_text(std::string("sgd")), "sgd");
-}
-
-TEST(ConfigTypeName, IsInWords) {
     EXPECT_EQ(config_type_name(true), "true/false");
     EXPECT_EQ(config_type_name(std::int64_t{1}), "a whole number");
     EXPECT_EQ(config_type_name(0.5), "a real number");
@@ -164,7 +161,7 @@ TEST(Environment, NamesAVariableThatIsNoNumber) {
         "  fix: unset LOCKSTEP_THREADS or set it to a whole number");
 }
 
-TEST(Environment, RemembersWhatWasAsked) {
+TEST(Environment, RemembersWhatWasAskedAndListsNamesByPrefix) {
     const Environment environment(Variables{{"A", "1"}, {"B", "2"}});
     static_cast<void>(environment.integer("A"));
     static_cast<void>(environment.text("C"));
@@ -173,11 +170,8 @@ TEST(Environment, RemembersWhatWasAsked) {
     EXPECT_EQ(readings.at("A").value, "1");
     EXPECT_TRUE(readings.at("A").is_set);
     EXPECT_FALSE(readings.at("C").is_set);
-}
-
-TEST(Environment, ListsNamesByPrefix) {
-    const Environment environment(Variables{{"SLURM_A", ""}, {"SLURM_B", ""}, {"OTHER", ""}});
-    EXPECT_THAT(environment.names_with_prefix("SLURM_"), ElementsAre("SLURM_A", "SLURM_B"));
+    const Environment several(Variables{{"SLURM_A", ""}, {"SLURM_B", ""}, {"OTHER", ""}});
+    EXPECT_THAT(several.names_with_prefix("SLURM_"), ElementsAre("SLURM_A", "SLURM_B"));
 }
 
 TEST(Environment, IsTheProcesssOwnByDefault) {

@@ -50,16 +50,13 @@ TEST(Error, ExitsAsTheChildThatCausedIt) {
     EXPECT_EQ(Error("E999", "?").exit_code(), ExitCode::bug) << "of an unknown code";
 }
 
-TEST(Error, MakesNoLineOfItsOwnOfALineFeedInAName) {
+TEST(Error, MakesNoLineOfItsOwnOfALineFeedInANameAndLetsNoTerminalEscapeThrough) {
     EXPECT_EQ(Error("E201", "no 'a\n  fix: run this'", "b\nlockstep: all is well", "c").text(),
               "lockstep: error E201: no 'a   fix: run this'\n"
               "  why: b\n    lockstep: all is well\n  fix: c");
     const Error unexpected = as_error(std::runtime_error("first\nsecond"));
     EXPECT_STREQ(unexpected.what(), "first");
     EXPECT_THAT(unexpected.why(), HasSubstr("\nsecond"));
-}
-
-TEST(Error, LetsNoTerminalEscapeThrough) {
     const auto text = Error("E101", "unknown \033]0;x\007", "line one\n    line\ttwo", "\r").text();
     EXPECT_EQ(text,
               "lockstep: error E101: unknown ?]0;x?\n  why: line one\n    line\ttwo\n  fix: ?");
@@ -215,7 +212,7 @@ TEST(KnownFaults, ReadVersionsAsTheirProgramsWriteThem) {
     for (const char* none : {"", "2", "git", "v-1"}) EXPECT_EQ(version_number(none), 0) << none;
 }
 
-TEST(KnownFaults, OfNccl) {
+TEST(KnownFaults, OfNcclAlsoOnArm) {
     const auto of = [](int version, bool has_several_hosts, bool disables_pxn = false) {
         return words({.nccl = version,
                       .has_several_hosts = has_several_hosts,
@@ -229,9 +226,6 @@ TEST(KnownFaults, OfNccl) {
     EXPECT_EQ(of(22902, false), "NCCL 2.29.2 is known to hang: use 2.29.3 or later");
     EXPECT_THAT(of(23003, true), HasSubstr("NCCL 2.30.3 may hang between nodes with InfiniBand"));
     EXPECT_EQ(of(23003, true, true), "");
-}
-
-TEST(KnownFaults, OfNcclOnArm) {
     for (const int version : {22703, 22809, 22901})
         EXPECT_THAT(words({.nccl = version, .is_arm = true}),
                     HasSubstr("may hang on processors of Arm: use 2.29.3 or later"))

@@ -207,24 +207,21 @@ TEST_F(LogTest, PrintsTablesAsTheyAreOnRankZeroOnly) {
     EXPECT_THAT(content_of(text_file(0)), HasSubstr("a  b\n1  2\n"));
 }
 
-TEST_F(LogTest, LetsNoEscapeReachFileOrTerminal) {
+TEST_F(LogTest, LetsNoEscapeReachFileOrTerminalNorThatOfATable) {
     open_as(0);
     const auto said = said_by([] { once(Level::warn, "{}", "a\033[2Jb\rc\nd\x9b\x7f"); });
     EXPECT_THAT(said.err, EndsWith("warn: a?[2Jb?c d??\n"));
     EXPECT_THAT(content_of(text_file(0)), Not(ContainsRegex("[\033\r]")));
     EXPECT_THAT(lines_of(text_file(0)), SizeIs(1));
-}
-
-TEST_F(LogTest, LetsNoEscapeOfATableReachTheTerminal) {
     open_as(0);
-    const auto said = said_by([] {
+    const auto table = said_by([] {
         print_once("a\033]0;x\007\n");
         write_error(
             "b\xc2\x9b"
             "2J\n");
     });
-    EXPECT_EQ(said.out, "a?]0;x?\n");
-    EXPECT_EQ(said.err, "b?2J\n");
+    EXPECT_EQ(table.out, "a?]0;x?\n");
+    EXPECT_EQ(table.err, "b?2J\n");
 }
 
 TEST_F(LogTest, KeepsLinesWholeUnderEightThreads) {

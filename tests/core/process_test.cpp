@@ -111,16 +111,13 @@ TEST(RunProcess, EndsTheChildWhenMeanwhileThrows) {
     EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
 }
 
-TEST(RunProcess, NamesAProgramThatIsNotThere) {
+TEST(RunProcess, NamesAProgramThatIsNotThereOrNone) {
     for (const char* program : {"no-such-program-here", "/no/such/program"}) {
         EXPECT_EQ(caught_code([&] { run_process({program}); }), "E610") << program;
         EXPECT_EQ(caught_code([&] { become_process({program}); }), "E610") << program;
     }
     EXPECT_THAT(test::caught_text([] { run_process({"no-such-program-here"}); }),
                 HasSubstr("cannot start 'no-such-program-here'"));
-}
-
-TEST(RunProcess, SaysWhenAFileIsNoProgram) {
     const test::TempDir folder;
     const auto path = folder.file("junk", "\x7f not a program");
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
@@ -222,7 +219,7 @@ TEST(TimedRead, GivesWhatThereIsAndThenTheEnd) {
     EXPECT_EQ(pipe.read(20), 0u);
 }
 
-TEST(TimedRead, EndsAtTheDeadline) {
+TEST(TimedRead, EndsAtTheDeadlineOrOfADescriptorThatIsNone) {
     TestPipe pipe;
     const double before_s = now_s();
     EXPECT_EQ(pipe.read(0.05), std::nullopt);
@@ -230,6 +227,8 @@ TEST(TimedRead, EndsAtTheDeadline) {
     ASSERT_EQ(::write(pipe.write_end.value(), "a", 1), 1);
     EXPECT_EQ(pipe.read(-1), std::nullopt) << "it has passed, whatever there is";
     EXPECT_EQ(pipe.read(1e12), 1u) << "more than poll() can count";
+    std::array<std::byte, 4> out{};
+    EXPECT_EQ(timed_read(1 << 20, out, now_s() + 20), 0u);
 }
 
 TEST(TimedRead, SignalsNeitherEndNorProlongTheWait) {
@@ -242,11 +241,6 @@ TEST(TimedRead, SignalsNeitherEndNorProlongTheWait) {
     for (int turn = 0; turn < 100 && Interruptions::count < 2; ++turn)
         EXPECT_EQ(pipe.read(0.1), std::nullopt);
     EXPECT_GE(Interruptions::count, 2);
-}
-
-TEST(TimedRead, ADescriptorThatIsNoneHasEnded) {
-    std::array<std::byte, 4> out{};
-    EXPECT_EQ(timed_read(1 << 20, out, now_s() + 20), 0u);
 }
 
 class ForeignEnds : public testing::Test {

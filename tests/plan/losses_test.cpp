@@ -133,7 +133,7 @@ TEST(BestEvaluation, EndsARunAfterEnoughThatAreNoBetter) {
     EXPECT_EQ(reason_to_stop(judged_by("", 3), best), "");
 }
 
-TEST(CheckMetric, WantsADirectionWhereTheModelNamesTheMetric) {
+TEST(CheckMetric, ListsThoseOfTheTaskAndWantsADirectionWhereTheModelNamesOne) {
     const std::map<std::string, double> metrics = {{"loss", 0}, {"accuracy", 0}};
     const auto refused = [&](const std::string& metric, TaskKind task) {
         TrainSettings settings = judged_by(metric);
@@ -148,13 +148,10 @@ TEST(CheckMetric, WantsADirectionWhereTheModelNamesTheMetric) {
               "  why: the model names this metric, and its best value may be the lowest or the "
               "highest\n  fix: give --keep-best accuracy:min, or --keep-best accuracy:max");
     EXPECT_NE(refused("kl:min", TaskKind::program), "");
-}
-
-TEST(CheckMetric, ListsThoseOfTheTask) {
-    const std::map<std::string, double> metrics = {{"loss", 0}, {"r2", 0}};
-    EXPECT_EQ(test::caught_code([&] { check_metric(judged_by(""), metrics); }), "");
-    EXPECT_EQ(test::caught_code([&] { check_metric(judged_by("r2"), metrics); }), "");
-    EXPECT_EQ(test::caught_text([&] { check_metric(judged_by("accuracy"), metrics); }),
+    const std::map<std::string, double> of_table = {{"loss", 0}, {"r2", 0}};
+    EXPECT_EQ(test::caught_code([&] { check_metric(judged_by(""), of_table); }), "");
+    EXPECT_EQ(test::caught_code([&] { check_metric(judged_by("r2"), of_table); }), "");
+    EXPECT_EQ(test::caught_text([&] { check_metric(judged_by("accuracy"), of_table); }),
               "lockstep: error E103: --keep-best is 'accuracy'\n"
               "  why: the task's metrics are loss, r2\n  fix: give one of these");
 }

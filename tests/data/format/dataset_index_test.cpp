@@ -315,14 +315,11 @@ TEST(Manifest, RefusesFormsOfOtherTables) {
     EXPECT_EQ(changed([](TableForm& f) { f.encoding.assign(3 * most_column_bytes, 'x'); }), "E222");
 }
 
-TEST(ReadManifestText, SaysWhatIsMissing) {
+TEST(ReadManifestText, SaysWhatIsMissingAndCodecsAreReadAndWritten) {
     const test::TempDir folder;
     EXPECT_EQ(caught_code([&] { read_manifest_text(folder / "nowhere"); }), "E201");
     EXPECT_EQ(caught_code([&] { read_manifest_text(folder.path()); }), "E216");
     EXPECT_EQ(caught_code([&] { read_manifest_text(folder.file("file", "x")); }), "E216");
-}
-
-TEST(Codecs, AreReadAndWritten) {
     for (const Codec codec : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd})
         EXPECT_EQ(parse_codec(codec_name(codec)), codec);
     EXPECT_EQ(caught_code([] { parse_codec("gzip"); }), "E103");

@@ -52,18 +52,15 @@ TEST(Unpacking, PutsWhatWasStatedInThePlaceOfMissingValues) {
                 ElementsAre(0, 1));
 }
 
-TEST(Unpacking, MarksMissingValuesThatNothingStandsFor) {
+TEST(Unpacking, MarksMissingValuesThatNothingStandsForAndTakesNanForThemOnlyWhereItIsCalledSo) {
     const CfPacking packing{{}, {}, {std::bit_cast<std::uint64_t>(1e20)}};
     std::vector<float> marker{std::bit_cast<float>(Unpacking::no_value), 1, 1e20F};
     const std::vector<float> values = unpacked<float>(of(f32, packing, {}), marker);
     EXPECT_EQ(first_missing(std::as_bytes(std::span(values))), 2u);  // no stored NaN is the mark
     EXPECT_TRUE(std::isnan(values[0]));
-}
-
-TEST(Unpacking, TakesNanForMissingOnlyWhereItIsCalledSo) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
-    const CfPacking packing{{}, {}, {std::bit_cast<std::uint64_t>(double{nan})}};
-    EXPECT_THAT(unpacked<float>(of(f32, packing, 3), {nan, 1}), ElementsAre(3, 1));
+    const CfPacking nans{{}, {}, {std::bit_cast<std::uint64_t>(double{nan})}};
+    EXPECT_THAT(unpacked<float>(of(f32, nans, 3), {nan, 1}), ElementsAre(3, 1));
     EXPECT_TRUE(std::isnan(unpacked<float>(of(f32, {1.0, {}}, 3), {nan})[0]));
 }
 

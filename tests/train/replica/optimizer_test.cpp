@@ -379,7 +379,7 @@ TEST_P(LayerOptimizer, CountsOneCopyOnly) {
     EXPECT_EQ(first.state[1], other.state[1]);
 }
 
-TEST(GroupText, SaysWhatIsDecayed) {
+TEST(GroupText, SaysWhatIsDecayedAndNoEnumeratorIsRefused) {
     const std::vector<std::size_t> dimensions = {2, 1, 4, 1, 1};
     const auto text = [&](OptimizerKind kind, double decay) {
         return group_text(settings_of(kind, decay), dimensions);
@@ -392,9 +392,6 @@ TEST(GroupText, SaysWhatIsDecayed) {
               "rates of their own for 2 tensors, none for 3 biases and norms");
     EXPECT_EQ(text(OptimizerKind::sgd, 0.01), "weight decay 0.01 for 5 tensors");
     EXPECT_EQ(text(OptimizerKind::adamw, 0), "");
-}
-
-TEST(MakeOptimizer, RefusesWhatIsNoEnumerator) {
     const OptimizerSettings none{.kind = static_cast<OptimizerKind>(99)};
     EXPECT_EQ(test::caught_code([&] { make_optimizer(none); }), "E103");
 }
