@@ -5,7 +5,6 @@
 
 #include "support/caught.hpp"
 #include "task/field_input.hpp"
-#include "task/input_checks.hpp"
 #include "train/made_up_index.hpp"
 
 #include <gmock/gmock.h>
