@@ -58,13 +58,11 @@ Entrant ours(Tensors& tensors) {
              .values = tensors.values[i].data_ptr<float>(),
              .gradients = tensors.gradients[i].const_data_ptr<float>(),
              .state = {tensors.m[i].data_ptr<float>(), tensors.v[i].data_ptr<float>()}});
-    const std::shared_ptr<Optimizer> adam = make_optimizer({});
-    return {
-        "ours",
-        [adam, pieces](std::int64_t number) {
-            update_pieces(*adam, {}, pieces, ParameterCopy::first, pieces.size(), {number, rate});
-        },
-        {}};
+    return {"ours",
+            [pieces](std::int64_t number) {
+                update_pieces({}, {}, pieces, ParameterCopy::first, pieces.size(), {number, rate});
+            },
+            {}};
 }
 
 Entrant fused(Tensors& tensors) {

@@ -231,17 +231,16 @@ class SimulatedUpdate : public testing::Test {
         memory_.emplace(exchange->memory());
         auto counted =
             std::make_unique<CountedExchange>(std::move(exchange), layout->flat(), *memory_);
-        return std::make_unique<Trainee>(
-            options,
-            Replica::Parts{.model = std::move(model),
-                           .layout = std::move(layout),
-                           .plan = gpu_plan_,
-                           .exchange = std::move(counted),
-                           .optimizer = make_optimizer(options.optimizer),
-                           .ranks = ranks(),
-                           .progress = {},
-                           .device = device,
-                           .loops = *loops_});
+        return std::make_unique<Trainee>(options,
+                                         Replica::Parts{.model = std::move(model),
+                                                        .layout = std::move(layout),
+                                                        .plan = gpu_plan_,
+                                                        .exchange = std::move(counted),
+                                                        .optimizer = options.optimizer,
+                                                        .ranks = ranks(),
+                                                        .progress = {},
+                                                        .device = device,
+                                                        .loops = *loops_});
     }
 
     std::unique_ptr<Trainee> on_one_cpu(const Options& options) {

@@ -20,7 +20,7 @@ inline Replica::Parts parts_of(const std::shared_ptr<Classifier>& module,
             .layout = std::move(layout),
             .plan = plan,
             .exchange = std::move(exchange),
-            .optimizer = make_optimizer(optimizer),
+            .optimizer = optimizer,
             .ranks = {},
             .progress = {}};
 }

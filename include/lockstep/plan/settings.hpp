@@ -22,10 +22,10 @@
 
 namespace lockstep {
 
-/// The update rule; see make_optimizer().
+/// The update rule; see update_pieces().
 enum class OptimizerKind { adam, adamw, lamb, lars, sgd };
 
-/// Settings of make_optimizer().
+/// Settings of update_pieces().
 struct OptimizerSettings {
     OptimizerKind kind = OptimizerKind::adam;  ///< the update rule
     double learning_rate = 1e-3;               ///< before the schedule changes it

@@ -62,7 +62,7 @@ void make_model(Engine& engine, Start& start, const Inputs& inputs) {
         engine.model = on_device(std::move(model), engine.device());
         name_outputs(*engine.task, *engine.model, engine.input->shape());
         if (inputs.test_data) check_metric(settings, task.evaluation(task.no_sums(), 1).metrics);
-        engine.optimizer = make_optimizer(settings.optimizer);
+        check_optimizer(settings.optimizer);
     });
 }
 
@@ -103,7 +103,7 @@ void prove_model(Engine& engine, Start& start, Contract& contract) {
     if (has_16_bits(settings.precision)) reduce_precision(engine, start, rows);
     const BlankStep blank = agree(world, [&] {
         return run_blank_step(
-            *engine.model, *engine.task, engine.input->shape(), rows, *engine.optimizer);
+            *engine.model, *engine.task, engine.input->shape(), rows, settings.optimizer);
     });
     contract.bits.canary = blank.hash;
     contract.bits.processor = engine.gpu ? engine.gpu->text() : start.node.cpu_model;
@@ -143,7 +143,7 @@ std::unique_ptr<Exchange> make_sums(const LoopParts& parts, const FlatLayout& fl
     const fs::path nccl_log =
         parts.run.paths.logs(parts.run.incarnation) / fmt::format("nccl-{:05}.log", ranks.rank());
     const TrainSettings& settings = parts.start.settings;
-    const bool has_state = !parts.engine.optimizer->state_names().empty();
+    const bool has_state = !state_names(parts.start.settings.optimizer).empty();
     const ShardState shards =
         settings.shard_state.value_or(has_state ? ShardState::all : ShardState::node);
     std::unique_ptr<Exchange> sums =
@@ -166,7 +166,7 @@ void tell_memory(const LoopParts& parts, const FlatLayout& flat, const Exchange&
     const auto bytes = [](std::size_t vectors, auto floats) {
         return bytes_text(vectors * static_cast<std::uint64_t>(floats) * sizeof(float));
     };
-    const std::size_t states = parts.engine.optimizer->state_names().size();
+    const std::size_t states = state_names(parts.start.settings.optimizer).size();
     const std::int64_t copies = all[0] / std::max<std::int64_t>(parameters, 1);
     once(Level::info,
          "planned memory of a rank: {} for parameters{}, {} for gradients, {} of {} for optimizer "
@@ -196,7 +196,7 @@ void make_replica(const LoopParts& parts) {
         .layout = std::move(layout),
         .plan = *parts.contract.plan,
         .exchange = std::move(sums),
-        .optimizer = std::move(engine.optimizer),
+        .optimizer = start.settings.optimizer,
         .ranks = start.ranks,
         .progress = progress_of(start.settings, parts.run.share.cpus, start.ranks.size()),
         .rate_factors = engine.rate_factors,

@@ -91,11 +91,10 @@ struct Engine {
     std::unique_ptr<Gpu> gpu;  ///< null: ranks compute on CPUs
     std::unique_ptr<Task> task;
     std::unique_ptr<InputReader> input;
-    std::unique_ptr<Optimizer> optimizer;  ///< until the replica has it
-    std::unique_ptr<Model> model;          ///< likewise
-    std::vector<double> rate_factors;      ///< of its parameters
-    std::vector<std::size_t> order;        ///< in which backward finishes its parameters
-    std::unique_ptr<Replica> replica;      ///< from start_engine() on, as what follows
+    std::unique_ptr<Model> model;      ///< likewise
+    std::vector<double> rate_factors;  ///< of its parameters
+    std::vector<std::size_t> order;    ///< in which backward finishes its parameters
+    std::unique_ptr<Replica> replica;  ///< from start_engine() on, as what follows
     std::unique_ptr<TrainStep> step;
     std::unique_ptr<Evaluator> evaluator;  ///< null without test data
 };

@@ -16,30 +16,46 @@
 namespace lockstep {
 namespace {
 
-// Returns the number of updates of the moments of `piece`, including this one: t of the paper.
-double moment_number(const ParameterPiece& piece, const UpdateStep& step) {
-    return static_cast<double>(step.number - piece.missed);
+bool has_momentum(OptimizerKind kind) {
+    return kind == OptimizerKind::sgd || kind == OptimizerKind::lars;
 }
 
-// 1 - beta1^t: the first moment is divided by this.
-double first_correction(const OptimizerSettings& settings,
-                        const ParameterPiece& piece,
-                        const UpdateStep& step) {
-    return 1 - std::pow(settings.beta1, moment_number(piece, step));
+// Whether each tensor has a rate of its own.
+bool has_own_rates(OptimizerKind kind) {
+    return kind == OptimizerKind::lars || kind == OptimizerKind::lamb;
 }
 
-// Factors of the moments, and of gradients.
-UpdateTerms moment_terms(const OptimizerSettings& settings,
-                         const ParameterPiece& piece,
-                         const UpdateStep& step) {
-    return {.scale = step.gradient_scale,
-            .beta1 = static_cast<float>(settings.beta1),
-            .beta2 = static_cast<float>(settings.beta2),
-            .keep1 = static_cast<float>(1 - settings.beta1),
-            .keep2 = static_cast<float>(1 - settings.beta2),
-            .epsilon = static_cast<float>(settings.epsilon),
-            .root2 = static_cast<float>(
-                std::sqrt(1 - std::pow(settings.beta2, moment_number(piece, step))))};
+// Whether a tensor is a bias or of a norm, which have neither weight decay nor a rate of their own.
+bool is_spared(const OptimizerSettings& settings, std::size_t dimensions) {
+    const bool has_groups =
+        settings.kind != OptimizerKind::sgd && settings.kind != OptimizerKind::adam;
+    return has_groups && !settings.decays_all && dimensions <= 1;
+}
+
+// All terms of all rules: a loop reads its own.
+UpdateTerms terms_of(const OptimizerSettings& settings,
+                     const ParameterPiece& piece,
+                     const UpdateStep& step) {
+    const auto as_float = [](double value) { return static_cast<float>(value); };
+    const bool is_decoupled = settings.kind == OptimizerKind::adamw;
+    const double rate = step.rate * piece.rate_factor;
+    const double decay = is_spared(settings, piece.dimensions) ? 0 : settings.weight_decay;
+    // t of the papers: the number of updates of these moments, including this one.
+    const auto t = static_cast<double>(step.number - piece.missed);
+    const double first_correction =
+        has_momentum(settings.kind) ? 1 : 1 - std::pow(settings.beta1, t);
+    return {.rate = as_float(rate / first_correction),
+            .scale = step.gradient_scale,
+            .momentum = as_float(settings.momentum),
+            .decay = as_float(is_decoupled ? 0 : decay),
+            .shrink = as_float(is_decoupled ? 1 - rate * decay : 1),
+            .beta1 = as_float(settings.beta1),
+            .beta2 = as_float(settings.beta2),
+            .keep1 = as_float(1 - settings.beta1),
+            .keep2 = as_float(1 - settings.beta2),
+            .epsilon = as_float(settings.epsilon),
+            .of_m = as_float(1 / first_correction),
+            .root2 = as_float(std::sqrt(1 - std::pow(settings.beta2, t)))};
 }
 
 // All of `piece`; `first` and `second` are its first two state vectors, as far as there are any.
@@ -60,96 +76,28 @@ UpdateLaunch launch_of(UpdateKind kind,
             .mark = piece.mark};
 }
 
-// Whether a tensor is a bias or of a norm, which have neither weight decay nor a rate of their own.
-bool is_spared(const OptimizerSettings& settings, std::size_t dimensions) {
-    const bool has_groups =
-        settings.kind != OptimizerKind::sgd && settings.kind != OptimizerKind::adam;
-    return has_groups && !settings.decays_all && dimensions <= 1;
+UpdateKind loop_of(const OptimizerSettings& settings) {
+    switch (settings.kind) {
+        case OptimizerKind::sgd:
+            return settings.nesterov ? UpdateKind::nesterov : UpdateKind::sgd;
+        case OptimizerKind::adam:
+        case OptimizerKind::adamw:
+            return UpdateKind::adam;
+        case OptimizerKind::lars:
+            return UpdateKind::lars;
+        case OptimizerKind::lamb:
+            return UpdateKind::lamb;
+    }
+    throw Error("E103",
+                fmt::format("no optimizer has the number {}", static_cast<int>(settings.kind)),
+                "OptimizerKind has adam, adamw, lamb, lars and sgd",
+                "use one of its enumerators");
 }
 
-class PlainOptimizer : public Optimizer {
-  public:
-    explicit PlainOptimizer(const OptimizerSettings& settings) : settings_(settings) {}
-
-  protected:
-    bool spares(const ParameterPiece& piece) const {
-        return is_spared(settings_, piece.dimensions);
-    }
-    double decay_of(const ParameterPiece& piece) const {
-        return spares(piece) ? 0 : settings_.weight_decay;
-    }
-
-    OptimizerSettings settings_;
-};
-
-class Sgd : public PlainOptimizer {
-  public:
-    using PlainOptimizer::PlainOptimizer;
-
-    std::vector<std::string> state_names() const override { return {"momentum"}; }
-
-    UpdateLaunch update(const ParameterPiece& piece,
-                        const float*,
-                        const UpdateStep& step) const override {
-        return launch_of(settings_.nesterov ? UpdateKind::nesterov : UpdateKind::sgd,
-                         piece,
-                         step,
-                         {.rate = static_cast<float>(step.rate * piece.rate_factor),
-                          .scale = step.gradient_scale,
-                          .momentum = static_cast<float>(settings_.momentum),
-                          .decay = static_cast<float>(settings_.weight_decay)});
-    }
-};
-
-class Adam : public PlainOptimizer {
-  public:
-    using PlainOptimizer::PlainOptimizer;
-
-    std::vector<std::string> state_names() const override { return {"m", "v"}; }
-
-    UpdateLaunch update(const ParameterPiece& piece,
-                        const float*,
-                        const UpdateStep& step) const override {
-        const double decay = decay_of(piece);
-        const bool is_coupled = settings_.kind == OptimizerKind::adam;
-        UpdateTerms terms = moment_terms(settings_, piece, step);
-        const double rate = step.rate * piece.rate_factor;
-        terms.rate = static_cast<float>(rate / first_correction(settings_, piece, step));
-        terms.decay = static_cast<float>(is_coupled ? decay : 0);
-        terms.shrink = static_cast<float>(is_coupled ? 1 : 1 - rate * decay);
-        return launch_of(UpdateKind::adam, piece, step, terms);
-    }
-};
-
-class Lars : public PlainOptimizer {
-  public:
-    using PlainOptimizer::PlainOptimizer;
-
-    std::vector<std::string> state_names() const override { return {"momentum"}; }
-    OwnRateRule own_rate() const override {
-        return {OwnRateRule::Kind::lars, settings_.trust, settings_.weight_decay};
-    }
-
-    void prepare(const ParameterPiece& piece,
-                 const UpdateStep&,
-                 const TensorSums& sums,
-                 UpdateLoops& loops) const override {
-        if (spares(piece)) return;
-        loops.add_squares(sums.weights, piece.values, piece.count);
-        loops.add_squares(sums.updates, piece.gradients, piece.count);
-    }
-
-    UpdateLaunch update(const ParameterPiece& piece,
-                        const float* rate,
-                        const UpdateStep& step) const override {
-        return launch_of(UpdateKind::lars,
-                         piece,
-                         step,
-                         {.scale = step.gradient_scale,
-                          .momentum = static_cast<float>(settings_.momentum),
-                          .decay = static_cast<float>(decay_of(piece))},
-                         rate);
-    }
+// Exact sums of squares over one tensor, in memory of the loops.
+struct TensorSums {
+    std::int64_t* weights = nullptr;  // before the update
+    std::int64_t* updates = nullptr;  // gradients (lars, not yet scaled) or directions (lamb)
 };
 
 // Elements [at, at + count) of `whole`.
@@ -162,125 +110,62 @@ ParameterPiece part_of(const ParameterPiece& whole, std::size_t at, std::size_t 
     return part;
 }
 
+// Adds the share of a piece to the sums of its tensor. Changes its state only. With lamb,
 // m / (1 - beta1^t) by sqrt(v / (1 - beta2^t)) + epsilon, and weight decay, are directions:
 // computed twice, once for their norm and once to go there, which is cheaper than a vector to keep
 // them in.
-class Lamb : public PlainOptimizer {
-  public:
-    using PlainOptimizer::PlainOptimizer;
-
-    std::vector<std::string> state_names() const override { return {"m", "v"}; }
-    OwnRateRule own_rate() const override { return {.kind = OwnRateRule::Kind::lamb}; }
-
-    void prepare(const ParameterPiece& piece,
-                 const UpdateStep& step,
-                 const TensorSums& sums,
-                 UpdateLoops& loops) const override {
-        const std::span<float> directions = loops.room();
-        for (std::size_t at = 0; at < piece.count; at += directions.size()) {
-            const ParameterPiece part =
-                part_of(piece, at, std::min(directions.size(), piece.count - at));
-            UpdateLaunch launch =
-                launch_of(UpdateKind::lamb_moments, part, step, terms_of(part, step));
-            loops.run({&launch, 1});
-            if (spares(piece)) continue;
-            launch.kind = UpdateKind::lamb_directions;
-            launch.gradients = part.values;
-            launch.values = directions.data();
-            launch.mark = nullptr;  // the sums need a number in any case
-            loops.run({&launch, 1});
-            loops.add_squares(sums.updates, directions.data(), part.count);
-            loops.add_squares(sums.weights, part.values, part.count);
-        }
+void prepare(const OptimizerSettings& settings,
+             const ParameterPiece& piece,
+             const UpdateStep& step,
+             const TensorSums& sums,
+             UpdateLoops& loops) {
+    const bool has_sums = !is_spared(settings, piece.dimensions);
+    const auto add = [&](const ParameterPiece& part, const float* updates) {
+        loops.add_squares(sums.weights, part.values, part.count);
+        loops.add_squares(sums.updates, updates, part.count);
+    };
+    if (settings.kind == OptimizerKind::lars) {
+        if (has_sums) add(piece, piece.gradients);
+        return;
     }
-
-    UpdateLaunch update(const ParameterPiece& piece,
-                        const float* rate,
-                        const UpdateStep& step) const override {
-        return launch_of(UpdateKind::lamb, piece, step, terms_of(piece, step), rate);
+    const UpdateTerms terms = terms_of(settings, piece, step);
+    const std::span<float> directions = loops.room();
+    for (std::size_t at = 0; at < piece.count; at += directions.size()) {
+        const ParameterPiece part =
+            part_of(piece, at, std::min(directions.size(), piece.count - at));
+        UpdateLaunch launch = launch_of(UpdateKind::lamb_moments, part, step, terms);
+        loops.run({&launch, 1});
+        if (!has_sums) continue;
+        launch.kind = UpdateKind::lamb_directions;
+        launch.gradients = part.values;
+        launch.values = directions.data();
+        launch.mark = nullptr;  // the sums need a number in any case
+        loops.run({&launch, 1});
+        add(part, directions.data());
     }
+}
 
-  private:
-    UpdateTerms terms_of(const ParameterPiece& piece, const UpdateStep& step) const {
-        UpdateTerms terms = moment_terms(settings_, piece, step);
-        terms.of_m = static_cast<float>(1 / first_correction(settings_, piece, step));
-        terms.decay = static_cast<float>(decay_of(piece));
-        return terms;
-    }
-};
-
-/// Trains as `inner` does, to the bit. The average, the last of the state vectors, begins as the
-/// weights before the first step (Polyak and Juditsky, SIAM J. Control Optim. 30(4), 1992; with
-/// weights that fade by `decay` a step as in https://arxiv.org/abs/1703.01780).
-class Averaged : public Optimizer {
-  public:
-    Averaged(std::unique_ptr<Optimizer> inner, double decay)
-        : inner_(std::move(inner)), keep_(static_cast<float>(1 - decay)) {}
-
-    std::vector<std::string> state_names() const override {
-        std::vector<std::string> names = inner_->state_names();
-        names.emplace_back(average_state);
-        return names;
-    }
-
-    OwnRateRule own_rate() const override { return inner_->own_rate(); }
-
-    void prepare(const ParameterPiece& piece,
-                 const UpdateStep& step,
-                 const TensorSums& sums,
-                 UpdateLoops& loops) const override {
-        inner_->prepare(piece, step, sums, loops);
-    }
-
-    UpdateLaunch update(const ParameterPiece& piece,
-                        const float* rate,
-                        const UpdateStep& step) const override {
-        return inner_->update(piece, rate, step);
-    }
-
-    std::optional<UpdateLaunch> average(const ParameterPiece& piece,
-                                        const UpdateStep& step) const override {
-        return UpdateLaunch{.kind = UpdateKind::average,
-                            .values = piece.values,
-                            .first = piece.state.back(),
-                            .count = static_cast<std::int64_t>(piece.count),
-                            .terms = {.keep = keep_},
-                            .decided = step.decided};
-    }
-
-  private:
-    std::unique_ptr<Optimizer> inner_;
-    float keep_;
-};
+// Follows all steps (Polyak and Juditsky, SIAM J. Control Optim. 30(4), 1992; with weights that
+// fade by `average_decay` a step as in https://arxiv.org/abs/1703.01780).
+UpdateLaunch average(const OptimizerSettings& settings,
+                     const ParameterPiece& piece,
+                     const UpdateStep& step) {
+    return {.kind = UpdateKind::average,
+            .values = piece.values,
+            .first = piece.state.back(),
+            .count = static_cast<std::int64_t>(piece.count),
+            .terms = {.keep = static_cast<float>(1 - settings.average_decay)},
+            .decided = step.decided};
+}
 
 // Returns the treatment of the tensors that are not spared: "weight decay 0.01 and rates of their
 // own".
 std::string treatment(const OptimizerSettings& settings) {
-    const bool has_rates =
-        settings.kind == OptimizerKind::lars || settings.kind == OptimizerKind::lamb;
+    const bool has_rates = has_own_rates(settings.kind);
     const std::string rates = has_rates ? "rates of their own" : "";
     if (settings.weight_decay == 0) return rates;
     return fmt::format(
         "weight decay {}{}{}", settings.weight_decay, has_rates ? " and " : "", rates);
-}
-
-// Without an average.
-std::unique_ptr<Optimizer> make_bare(const OptimizerSettings& settings) {
-    switch (settings.kind) {
-        case OptimizerKind::sgd:
-            return std::make_unique<Sgd>(settings);
-        case OptimizerKind::adam:
-        case OptimizerKind::adamw:
-            return std::make_unique<Adam>(settings);
-        case OptimizerKind::lars:
-            return std::make_unique<Lars>(settings);
-        case OptimizerKind::lamb:
-            return std::make_unique<Lamb>(settings);
-    }
-    throw Error("E103",
-                fmt::format("no optimizer has the number {}", static_cast<int>(settings.kind)),
-                "OptimizerKind has adam, adamw, lamb, lars and sgd",
-                "use one of its enumerators");
 }
 
 // The patterns of "fc.*=0.1,head.*=10", and the factor of each.
@@ -331,42 +216,54 @@ std::vector<double> rate_factors(const OptimizerSettings& settings,
     return found;
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {
-    auto bare = make_bare(settings);
-    if (settings.average_decay == 0) return bare;
-    return std::make_unique<Averaged>(std::move(bare), settings.average_decay);
+void check_optimizer(const OptimizerSettings& settings) {
+    static_cast<void>(loop_of(settings));
 }
 
-void update_pieces(const Optimizer& optimizer,
+std::vector<std::string> state_names(const OptimizerSettings& settings) {
+    std::vector<std::string> names{"m", "v"};
+    if (has_momentum(settings.kind)) names = {"momentum"};
+    if (settings.average_decay != 0) names.emplace_back(average_state);
+    return names;
+}
+
+void update_pieces(const OptimizerSettings& settings,
                    const Communicator& ranks,
                    std::span<const ParameterPiece> pieces,
                    ParameterCopy copy,
                    std::size_t tensors,
                    const UpdateStep& step,
                    UpdateLoops& loops) {
+    const bool has_rates = has_own_rates(settings.kind);
     // Other copies prepare as well, for that changes their state; but they are not counted again.
     const auto own_rates = [&] {
         std::int64_t* sums = loops.sums(2 * tensors);
         for (const ParameterPiece& piece : pieces) {
             std::int64_t* const own = sums + 2 * piece.tensor * exact::words;
-            optimizer.prepare(piece, step, {own, own + exact::words}, loops);
+            prepare(settings, piece, step, {own, own + exact::words}, loops);
         }
         if (copy != ParameterCopy::first) sums = loops.sums(2 * tensors);
         loops.sum_over(ranks, sums, 2 * tensors);
-        return loops.own_rates({.rule = optimizer.own_rate(),
-                                .sums = sums,
-                                .tensors = static_cast<std::int64_t>(tensors),
-                                .rate = step.rate,
-                                .scale = step.gradient_scale,
-                                .decided = step.decided});
+        return loops.own_rates(
+            {.rule = {.kind = settings.kind == OptimizerKind::lars ? OwnRateRule::Kind::lars
+                                                                   : OwnRateRule::Kind::lamb,
+                      .trust = settings.trust,
+                      .weight_decay = settings.weight_decay},
+             .sums = sums,
+             .tensors = static_cast<std::int64_t>(tensors),
+             .rate = step.rate,
+             .scale = step.gradient_scale,
+             .decided = step.decided});
     };
-    const bool has_rates = optimizer.own_rate().kind != OwnRateRule::Kind::none;
     const float* const rates = has_rates ? own_rates() : nullptr;
     std::vector<UpdateLaunch> updates, averages;
     for (const ParameterPiece& piece : pieces) {
-        updates.push_back(
-            optimizer.update(piece, has_rates ? rates + piece.tensor : nullptr, step));
-        if (const auto average = optimizer.average(piece, step)) averages.push_back(*average);
+        updates.push_back(launch_of(loop_of(settings),
+                                    piece,
+                                    step,
+                                    terms_of(settings, piece, step),
+                                    has_rates ? rates + piece.tensor : nullptr));
+        if (settings.average_decay != 0) averages.push_back(average(settings, piece, step));
     }
     loops.run(updates);
     loops.run(averages);

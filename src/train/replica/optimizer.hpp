@@ -10,8 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,46 +43,20 @@ struct ParameterPiece {
     const float* mark = nullptr;
 };
 
-/// Exact sums of squares over one tensor, in memory of the loops.
-struct TensorSums {
-    std::int64_t* weights = nullptr;  ///< sum before the update
-    std::int64_t* updates =
-        nullptr;  ///< sum of gradients (lars, not yet scaled) or directions (lamb)
-};
-
 /// The state vector with the moving average of the weights; it is the last one, if it exists.
 inline constexpr const char* average_state = "average";
 
-/// Updates parameters from gradients, by loops that may run on a GPU; pieces are then in its
-/// memory. If tensors have own rates, every piece goes through prepare() first. The sums of all
-/// pieces of a tensor, on all ranks, give the rate for update().
-class Optimizer {
-  public:
-    virtual ~Optimizer() = default;
+/// Checks the rule. Errors: E103 for a kind that is no enumerator.
+void check_optimizer(const OptimizerSettings& settings);
 
-    /// Returns the names of the state vectors, which start at zero: {"momentum"}, {"m", "v"}.
-    virtual std::vector<std::string> state_names() const = 0;
+/// Returns the names of the state vectors, which start at zero: {"momentum"}, {"m", "v"}, and the
+/// average if it is kept.
+std::vector<std::string> state_names(const OptimizerSettings& settings);
 
-    /// Returns the rule of tensors' own rates, if they have any.
-    virtual OwnRateRule own_rate() const { return {}; }
+/// The copy of the parameters to which a rank's pieces belong, if there are several equal ones.
+enum class ParameterCopy { first, other };
 
-    /// Adds the share of a piece to the sums of its tensor. Changes its state only.
-    virtual void prepare(const ParameterPiece&,
-                         const UpdateStep&,
-                         const TensorSums&,
-                         UpdateLoops&) const {}
-
-    /// Returns one step of `piece`. `rate`: its tensor's own, in memory of the loops, or null.
-    virtual UpdateLaunch update(const ParameterPiece& piece,
-                                const float* rate,
-                                const UpdateStep& step) const = 0;
-
-    /// Returns what follows all steps, for each piece; nothing without an average of the weights.
-    virtual std::optional<UpdateLaunch> average(const ParameterPiece&, const UpdateStep&) const {
-        return {};
-    }
-};
-
+/// Updates parameters from gradients by the rule of `settings`:
 /// "sgd": v = mu v + (g + wd p); p -= rate v (Sutskever et al., ICML'13, as PyTorch writes it), or
 /// with Nesterov's look-ahead p -= rate (g + wd p + mu v).
 /// "adam": Kingma and Ba, https://arxiv.org/abs/1412.6980; "adamw": decoupled weight decay,
@@ -96,14 +68,10 @@ class Optimizer {
 /// decay nor a rate of their own, as in the code of the papers on LARS and LAMB. With
 /// `average_decay` any of them also keeps the average d a + (1 - d) p of the weights p after each
 /// step, which begins as the initial weights.
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings);
-
-/// The copy of the parameters to which a rank's pieces belong, if there are several equal ones.
-enum class ParameterCopy { first, other };
-
+///
 /// Collective if tensors have own rates: one message for the sums of all `tensors`. The first
 /// copies of all `ranks` together have each element once. `pieces` are in memory of `loops`.
-void update_pieces(const Optimizer& optimizer,
+void update_pieces(const OptimizerSettings& settings,
                    const Communicator& ranks,
                    std::span<const ParameterPiece> pieces,
                    ParameterCopy copy,

@@ -135,7 +135,7 @@ Replica::Replica(Parts parts)
         owned += stripes_.back().range.size();
     }
     const auto floats = at::TensorOptions(at::kFloat).device(parts_.device);
-    for (std::size_t k = 0; k < parts_.optimizer->state_names().size(); ++k)
+    for (std::size_t k = 0; k < state_names(parts_.optimizer).size(); ++k)
         state_.push_back(torch::zeros({static_cast<std::int64_t>(owned)}, floats));
     missed_leaves_.assign(parameters_.size(), 0);
     missed_.assign(parameters_.size(), 0);
@@ -197,7 +197,7 @@ void Replica::begin_average() {
 }
 
 bool Replica::keeps_average() const {
-    const std::vector<std::string> names = parts_.optimizer->state_names();
+    const std::vector<std::string> names = state_names(parts_.optimizer);
     return !names.empty() && names.back() == average_state;
 }
 
@@ -475,7 +475,7 @@ void Replica::update(UpdateStep step, const UpdateRule& rule, std::int64_t sampl
     for (std::size_t i = 0; i < pieces_.size(); ++i)
         pieces_[i].gradients = reducer_.reduced(gradients_[i].bucket) + gradients_[i].offset;
     set_marks();
-    update_pieces(*parts_.optimizer,
+    update_pieces(parts_.optimizer,
                   parts_.ranks,
                   pieces_,
                   parts_.exchange->is_first_copy() ? ParameterCopy::first : ParameterCopy::other,
@@ -578,7 +578,7 @@ ReplicaTensors Replica::tensors_to_come() {
                   state,
                   mirror ? mirror + (1 + state_.size()) * owned : values_ + state.begin);
     }
-    const std::vector<std::string> names = parts_.optimizer->state_names();
+    const std::vector<std::string> names = state_names(parts_.optimizer);
     for (std::size_t k = 0; k < names.size(); ++k) {
         float* const vector = mirror ? mirror + (1 + k) * owned : state_[k].data_ptr<float>();
         for (const FlatTensor& place : parts_.layout->parameters()) {

@@ -122,7 +122,7 @@ class Replica {
         std::unique_ptr<const ModelLayout> layout;
         const TreePlan& plan;
         std::unique_ptr<Exchange> exchange;  ///< exchange of `layout` and `plan`
-        std::unique_ptr<Optimizer> optimizer;
+        OptimizerSettings optimizer;
         Communicator ranks;  ///< ranks of the exchange
         ProgressSettings progress;
         std::vector<double> rate_factors = {};  ///< factors of parameters; empty: 1

@@ -123,7 +123,9 @@ void add(Hasher128& hasher, const at::Tensor& tensor) {
     hasher.add({static_cast<const std::byte*>(plain.data_ptr()), plain.nbytes()});
 }
 
-void add_update(Hasher128& hasher, const at::Tensor& parameter, const Optimizer& optimizer) {
+void add_update(Hasher128& hasher,
+                const at::Tensor& parameter,
+                const OptimizerSettings& optimizer) {
     const at::Tensor values = plain_copy(parameter.cpu());
     const at::Tensor gradient = parameter.grad().contiguous().cpu();
     std::vector<at::Tensor> vectors;
@@ -131,7 +133,7 @@ void add_update(Hasher128& hasher, const at::Tensor& parameter, const Optimizer&
                          .count = static_cast<std::size_t>(values.numel()),
                          .values = values.data_ptr<float>(),
                          .gradients = gradient.data_ptr<float>()};
-    for (std::size_t k = 0; k < optimizer.state_names().size(); ++k)
+    for (std::size_t k = 0; k < state_names(optimizer).size(); ++k)
         piece.state.push_back(vectors.emplace_back(torch::zeros_like(values)).data_ptr<float>());
     update_pieces(optimizer, {}, {&piece, 1}, ParameterCopy::first, 1, update_step);
     add(hasher, values);
@@ -299,7 +301,7 @@ BlankStep run_blank_step(Model& model,
                          const Task& task,
                          const ModelShape& shape,
                          std::int64_t rows,
-                         const Optimizer& optimizer) {
+                         const OptimizerSettings& optimizer) {
     const NamedTensors parameters = model.parameters();
     const KeptBuffers kept(model);
     BlankStep step;

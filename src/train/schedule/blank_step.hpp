@@ -66,7 +66,7 @@ BlankStep run_blank_step(Model& model,
                          const Task& task,
                          const ModelShape& shape,
                          std::int64_t rows,
-                         const Optimizer& optimizer);
+                         const OptimizerSettings& optimizer);
 
 /// Returns the time of forward and backward of such samples: the quickest of a few, or of one that
 /// took more than `enough_s`. Leaves all as run_blank_step() does.

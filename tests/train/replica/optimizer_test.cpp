@@ -72,7 +72,7 @@ std::vector<ParameterPiece> pieces_of(const std::vector<TestTensor>& tensors,
 }
 
 // Of all elements, on this rank alone.
-void update_alone(const Optimizer& optimizer,
+void update_alone(const OptimizerSettings& optimizer,
                   std::span<const ParameterPiece> pieces,
                   std::size_t tensors,
                   const UpdateStep& step) {
@@ -84,12 +84,11 @@ Trained train(const OptimizerSettings& settings,
               const std::vector<TestTensor>& tensors,
               const std::vector<std::size_t>& cuts = {}) {
     const std::size_t count = elements(tensors);
-    const auto optimizer = make_optimizer(settings);
     Trained result{noise(count, 1), {}};
-    result.state.assign(optimizer->state_names().size(), std::vector<float>(count, 0));
+    result.state.assign(state_names(settings).size(), std::vector<float>(count, 0));
     for (std::int64_t step = 1; step <= 5; ++step) {
         const auto gradients = noise(count, static_cast<std::uint64_t>(step) + 10);
-        update_alone(*optimizer,
+        update_alone(settings,
                      pieces_of(tensors, cuts, result, gradients),
                      tensors.size(),
                      {.number = step, .rate = 0.01, .gradient_scale = 0.75F});
@@ -112,11 +111,11 @@ INSTANTIATE_TEST_SUITE_P(Kinds,
 
 TEST_P(EveryOptimizer, ScalesGradientsBeforeAnythingElse) {
     const auto update = [&](float gradient, float scale) {
-        const auto optimizer = make_optimizer(settings_of(GetParam(), 0.1));
+        const OptimizerSettings optimizer = settings_of(GetParam(), 0.1);
         float value = -2, m = 0.5, v = 0.25;
         ParameterPiece piece{.dimensions = 2, .count = 1, .values = &value, .gradients = &gradient};
         piece.state = {&m, &v};
-        update_alone(*optimizer, {&piece, 1}, 1, {3, 0.1, scale});
+        update_alone(optimizer, {&piece, 1}, 1, {3, 0.1, scale});
         return std::array{value, m, v};
     };
     EXPECT_EQ(update(4, 0.25F), update(1, 1));
@@ -127,7 +126,7 @@ TEST(RateFactor, MultipliesTheRateOfItsPieceAlone) {
     for (const OptimizerKind kind :
          {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw}) {
         const auto update = [&](double rate, double factor) {
-            const auto optimizer = make_optimizer(settings_of(kind, 0.1));
+            const OptimizerSettings optimizer = settings_of(kind, 0.1);
             std::array values{-2.0F, -2.0F}, m{0.5F, 0.5F}, v{0.25F, 0.25F};
             const float gradient = 4;
             std::array<ParameterPiece, 2> pieces;
@@ -139,7 +138,7 @@ TEST(RateFactor, MultipliesTheRateOfItsPieceAlone) {
                              .values = &values[i],
                              .gradients = &gradient,
                              .state = {&m[i], &v[i]}};
-            update_alone(*optimizer, pieces, 2, {3, rate, 1});
+            update_alone(optimizer, pieces, 2, {3, rate, 1});
             return values;
         };
         EXPECT_EQ(update(0.1, 0.25)[0], update(0.025, 1)[0]);
@@ -195,13 +194,13 @@ TEST_P(EveryOptimizer, KeepsAnAverageBesidesItsOwnBits) {
 }
 
 TEST(Average, FollowsTheWeightsFromTheInitialOnes) {
-    const auto optimizer = make_optimizer({.kind = OptimizerKind::sgd, .average_decay = 0.75});
+    const OptimizerSettings optimizer{.kind = OptimizerKind::sgd, .average_decay = 0.75};
     Trained trained{{8}, {{0}, {8}}};
     const std::vector<float> gradients = {4};
     const auto pieces = pieces_of({{1, 1}}, {}, trained, gradients);
     double average = 8;
     for (std::int64_t step = 1; step <= 10; ++step) {
-        update_alone(*optimizer, pieces, 1, {step, 0.1});
+        update_alone(optimizer, pieces, 1, {step, 0.1});
         average = 0.75 * average + 0.25 * trained.values[0];
         EXPECT_NEAR(trained.state[1][0], average, 1e-5) << step;
     }
@@ -284,7 +283,7 @@ RC_GTEST_PROP(Update, KeepsTheBitsOfRunsThatExist, ()) {
     for (float& v : expected.state[1]) v = std::abs(v);
     Trained found = expected;
     update_as_ever(settings, expected.values, gradients, expected, step);
-    update_alone(*make_optimizer(settings), pieces_of({{count, 2}}, {}, found, gradients), 1, step);
+    update_alone(settings, pieces_of({{count, 2}}, {}, found, gradients), 1, step);
     RC_ASSERT(found == expected);
 }
 
@@ -353,10 +352,10 @@ TEST_P(LayerOptimizer, SparesBiasesARateOfTheirOwn) {
 }
 
 TEST_P(LayerOptimizer, MovesWeightsThatAreAllZero) {
-    const auto optimizer = make_optimizer(settings_of(GetParam()));
+    const OptimizerSettings optimizer = settings_of(GetParam());
     Trained trained{{0, 0}, {{0, 0}, {0, 0}}};
     const std::vector<float> gradients = {1, -1};
-    update_alone(*optimizer, pieces_of({{2, 2}}, {}, trained, gradients), 1, {1, 0.1});
+    update_alone(optimizer, pieces_of({{2, 2}}, {}, trained, gradients), 1, {1, 0.1});
     EXPECT_LT(trained.values[0], -0.01F);
     EXPECT_GT(trained.values[1], 0.01F);
 }
@@ -366,7 +365,7 @@ TEST_P(LayerOptimizer, CountsOneCopyOnly) {
     Trained first{noise(50, 1), {noise(50, 2), std::vector<float>(50, 0.5F)}}, other = first;
     const auto gradients = noise(50, 4);
     const auto update = [&](Trained& trained, ParameterCopy copy) {
-        update_pieces(*make_optimizer(settings_of(GetParam())),
+        update_pieces(settings_of(GetParam()),
                       {},
                       pieces_of({{50, 2}}, {}, trained, gradients),
                       copy,
@@ -393,7 +392,7 @@ TEST(GroupText, SaysWhatIsDecayedAndNoEnumeratorIsRefused) {
     EXPECT_EQ(text(OptimizerKind::sgd, 0.01), "weight decay 0.01 for 5 tensors");
     EXPECT_EQ(text(OptimizerKind::adamw, 0), "");
     const OptimizerSettings none{.kind = static_cast<OptimizerKind>(99)};
-    EXPECT_EQ(test::caught_code([&] { make_optimizer(none); }), "E103");
+    EXPECT_EQ(test::caught_code([&] { check_optimizer(none); }), "E103");
 }
 
 }  // namespace

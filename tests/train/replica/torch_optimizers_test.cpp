@@ -73,7 +73,7 @@ TEST_P(BesideTorch, GivesTheSameWeights) {
     std::vector<at::Tensor> theirs = {torch::rand({30, 7}) - 0.5, torch::rand({30}) - 0.5};
     std::vector<at::Tensor> ours = {theirs[0].clone(), theirs[1].clone()}, state;
     for (at::Tensor& tensor : theirs) tensor.requires_grad_();
-    const auto optimizer = make_optimizer(GetParam().ours);
+    const OptimizerSettings optimizer = GetParam().ours;
     const auto peer = GetParam().theirs(theirs);
     std::vector<ParameterPiece> pieces;
     for (std::size_t i = 0; i < 2; ++i) {
@@ -82,7 +82,7 @@ TEST_P(BesideTorch, GivesTheSameWeights) {
                           .count = static_cast<std::size_t>(ours[i].numel()),
                           .values = ours[i].data_ptr<float>(),
                           .state = {}});
-        for (std::size_t k = 0; k < optimizer->state_names().size(); ++k)
+        for (std::size_t k = 0; k < state_names(optimizer).size(); ++k)
             pieces[i].state.push_back(
                 state.emplace_back(torch::zeros_like(ours[i])).data_ptr<float>());
     }
@@ -91,7 +91,7 @@ TEST_P(BesideTorch, GivesTheSameWeights) {
             theirs[i].mutable_grad() = torch::randn_like(ours[i]) + theirs[i].detach();
             pieces[i].gradients = theirs[i].grad().const_data_ptr<float>();
         }
-        update_pieces(*optimizer, {}, pieces, ParameterCopy::first, 2, {step, rate});
+        update_pieces(optimizer, {}, pieces, ParameterCopy::first, 2, {step, rate});
         peer->step();
     }
     for (std::size_t i = 0; i < 2; ++i) {

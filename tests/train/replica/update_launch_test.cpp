@@ -86,9 +86,9 @@ struct Vectors {
     }
 
     // Of one tensor, which `cuts` cut.
-    std::vector<ParameterPiece> pieces(const Optimizer& optimizer,
+    std::vector<ParameterPiece> pieces(const OptimizerSettings& optimizer,
                                        const std::vector<std::size_t>& cuts = {}) {
-        const std::vector<std::string> states = optimizer.state_names();
+        const std::vector<std::string> states = state_names(optimizer);
         std::vector<ParameterPiece> all;
         for (std::size_t begin = 0, i = 0; i <= cuts.size(); ++i) {
             const std::size_t end = i < cuts.size() ? cuts[i] : count;
@@ -135,7 +135,7 @@ TEST(UpdateLaunch, HasOnAGpuTheBitsOfTheHostsLoops) {
     std::set<std::pair<std::size_t, std::size_t>> begins_and_ends;
     for (std::uint64_t number = 0; number < 10'000; ++number) {
         CounterRandom random(Purpose::test, {number});
-        const auto optimizer = make_optimizer(some_settings(random));
+        const OptimizerSettings optimizer = some_settings(random);
         Vectors host(random, 1 + random.below(3000));
         Vectors device = host;
         const UpdateStep step{.number = static_cast<std::int64_t>(1 + random.below(1000)),
@@ -148,12 +148,12 @@ TEST(UpdateLaunch, HasOnAGpuTheBitsOfTheHostsLoops) {
         std::vector<std::size_t> cuts(random.below(UpdateBatch::most));
         for (std::size_t& cut : cuts) cut = random.below(host.count + 1);
         std::ranges::sort(cuts);
-        const auto on_host = host.pieces(*optimizer);
-        const auto on_device = device.pieces(*optimizer, cuts);
+        const auto on_host = host.pieces(optimizer);
+        const auto on_device = device.pieces(optimizer, cuts);
         for (const ParameterPiece& piece : on_device)
             begins_and_ends.insert({floats_behind_16_bytes(piece.values), piece.count % 4});
-        update_pieces(*optimizer, {}, on_host, ParameterCopy::first, 1, step);
-        update_pieces(*optimizer, {}, on_device, ParameterCopy::first, 1, late, kernel);
+        update_pieces(optimizer, {}, on_host, ParameterCopy::first, 1, step);
+        update_pieces(optimizer, {}, on_device, ParameterCopy::first, 1, late, kernel);
         ASSERT_TRUE(host.has_bits_of(device)) << "case " << number;
     }
     EXPECT_EQ(begins_and_ends.size(), 16);
@@ -164,16 +164,16 @@ TEST(UpdateLaunch, ChangesNothingWhereItIsWithheld) {
     const UpdateDecision decided{.is_withheld = 1};
     for (std::uint64_t number = 0; number < 200; ++number) {
         CounterRandom random(Purpose::test, {number});
-        const auto optimizer = make_optimizer(some_settings(random));
+        const OptimizerSettings optimizer = some_settings(random);
         const Vectors before(random, 1 + random.below(300));
         for (UpdateLoops* const loops : {&host_loops(), static_cast<UpdateLoops*>(&kernel)}) {
             Vectors after = before;
-            const auto pieces = after.pieces(*optimizer);
+            const auto pieces = after.pieces(optimizer);
             UpdateStep step{.number = 1, .rate = 0.1, .decided = &decided};
-            update_pieces(*optimizer, {}, pieces, ParameterCopy::first, 1, step, *loops);
+            update_pieces(optimizer, {}, pieces, ParameterCopy::first, 1, step, *loops);
             ASSERT_TRUE(after.has_bits_of(before)) << "case " << number;
             step.decided = nullptr;
-            update_pieces(*optimizer, {}, pieces, ParameterCopy::first, 1, step, *loops);
+            update_pieces(optimizer, {}, pieces, ParameterCopy::first, 1, step, *loops);
             ASSERT_FALSE(after.has_bits_of(before)) << "case " << number;
         }
     }

@@ -139,8 +139,7 @@ std::unique_ptr<Task> three_classes() {
 BlankStep blank_step_of(const std::shared_ptr<Crossed>& model,
                         std::int64_t rows = 5,
                         const OptimizerSettings& optimizer = {}) {
-    return run_blank_step(
-        *model_of(model), *three_classes(), {1, 2, 2, 3}, rows, *make_optimizer(optimizer));
+    return run_blank_step(*model_of(model), *three_classes(), {1, 2, 2, 3}, rows, optimizer);
 }
 
 TEST(BlankStep, OrderIsTheReverseOfUseWithUnreachedParametersLast) {
