@@ -129,14 +129,13 @@ Replica::Replica(Parts parts)
         (tensor.is_floating_point() ? buffers_ : counters_).push_back(tensor);
         if (!tensor.is_floating_point()) at_start_.push_back(tensor.item<std::int64_t>());
     }
-    std::size_t owned = 0;
     for (std::size_t bucket = 0; bucket < parts_.layout->flat().state_bucket(); ++bucket) {
-        stripes_.push_back({parts_.exchange->own_stripe(bucket), owned});
-        owned += stripes_.back().range.size();
+        stripes_.push_back({parts_.exchange->own_stripe(bucket), owned_});
+        owned_ += stripes_.back().range.size();
     }
     const auto floats = at::TensorOptions(at::kFloat).device(parts_.device);
     for (std::size_t k = 0; k < state_names(parts_.optimizer).size(); ++k)
-        state_.push_back(torch::zeros({static_cast<std::int64_t>(owned)}, floats));
+        state_.push_back(torch::zeros({static_cast<std::int64_t>(owned_)}, floats));
     missed_leaves_.assign(parameters_.size(), 0);
     missed_.assign(parameters_.size(), 0);
     cut_pieces();
@@ -189,16 +188,11 @@ void Replica::take_initial_weights() {
     }
 }
 
-// Begins with the initial weights, because the first step may be skipped.
+// The average begins with the initial weights, because the first step may be skipped.
 void Replica::begin_average() {
     if (!keeps_average()) return;
     for (const ParameterPiece& piece : pieces_)
         memory_.copy(piece.state.back(), piece.values, piece.count);
-}
-
-bool Replica::keeps_average() const {
-    const std::vector<std::string> names = state_names(parts_.optimizer);
-    return !names.empty() && names.back() == average_state;
 }
 
 void Replica::install_hooks() {
@@ -249,11 +243,16 @@ std::span<const float> Replica::on_host(const float* from, std::size_t count) co
     return seen_;
 }
 
-const std::vector<at::Tensor>& Replica::gradient_views(float* slot) {
-    auto& views = views_[slot];
-    if (views.empty())
-        for (const FlatTensor& place : parts_.layout->parameters())
-            views.push_back(view_of(slot, place));
+const Replica::Views& Replica::views_of(float* flat) {
+    const auto [at, is_new] = views_.try_emplace(flat);
+    Views& views = at->second;
+    if (!is_new) return views;
+    const ModelLayout& layout = *parts_.layout;
+    for (const FlatTensor& one : layout.parameters())
+        views.parameters.push_back(view_of(flat, one));
+    for (const FlatTensor& one : layout.buffers()) views.buffers.push_back(view_of(flat, one));
+    for (std::size_t i = 0; i < counters_.size(); ++i)
+        views.counters.push_back(view_of(flat, layout.counters()[i]).view(counters_[i].sizes()));
     return views;
 }
 
@@ -281,7 +280,7 @@ void Replica::begin_leaf(int micro_batches) {
 
 // To autograd.
 void Replica::lend_slot() {
-    const auto& views = gradient_views(slot_);
+    const auto& views = views_of(slot_).parameters;
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = views[i];
 }
 
@@ -305,12 +304,17 @@ void Replica::end_leaf() {
     reducer_.end_leaf();
 }
 
+// The first ones.
+std::vector<float*> Replica::slots(int count) const {
+    std::vector<float*> found;
+    for (int index = 0; index < count; ++index) found.push_back(reducer_.slot(index));
+    return found;
+}
+
 LeafSums Replica::sums_together() const {
-    std::vector<float*> slots;
-    for (int index = 0; index < reducer_.slots(); ++index) slots.push_back(reducer_.slot(index));
     const std::span<const LeafPlace> places = reducer_.places();
     return {std::vector<LeafPlace>(places.begin(), places.end()),
-            std::move(slots),
+            slots(reducer_.slots()),
             reducer_.partials(),
             memory_};
 }
@@ -337,25 +341,22 @@ void Replica::end_together(const LeafBuffers& buffers, std::span<const LeafResul
         sums_->merge(leaf, state());
     }
     has_samples_ = true;
-    std::vector<float*> partials;
-    for (int index = 0; index < reducer_.partials(); ++index)
-        partials.push_back(reducer_.slot(index));
-    mark_missing(partials, static_cast<int>(sums_->leaves()));
+    mark_missing(slots(reducer_.partials()), static_cast<int>(sums_->leaves()));
     reducer_.end_together();
 }
 
 ParameterPlaces Replica::places() {
     return {.parameters = parameters_,
             .range = [this](std::size_t i) { return parts_.layout->parameters()[i].range; },
-            .gradient = [this](float* slot, std::size_t i) { return gradient_views(slot)[i]; },
+            .gradient = [this](float* slot, std::size_t i) { return views_of(slot).parameters[i]; },
             .ready = [this](std::size_t i) { ready(i); }};
 }
 
 void Replica::begin_rehearsal() {
     norms_ = LeafNorms::ignore;
     reducer_.begin_rehearsal();
-    for (int index = 0; index < reducer_.slots(); ++index)
-        memory_.clear(reducer_.slot(index), parts_.layout->flat().size());
+    for (float* const slot : slots(reducer_.slots()))
+        memory_.clear(slot, parts_.layout->flat().size());
     slot_ = reducer_.slot(0);
     lend_slot();
     restore_buffers();
@@ -363,8 +364,8 @@ void Replica::begin_rehearsal() {
 
 std::string Replica::sums_hash() const {
     Hasher128 hasher;
-    for (int index = 0; index < reducer_.partials(); ++index)
-        hasher.add(std::as_bytes(on_host(reducer_.slot(index), parts_.layout->flat().size())));
+    for (const float* const slot : slots(reducer_.partials()))
+        hasher.add(std::as_bytes(on_host(slot, parts_.layout->flat().size())));
     return hasher.value().hex();
 }
 
@@ -373,7 +374,7 @@ void Replica::mark_missing(std::span<float* const> slots, int leaves) {
     const bool is_new = has_samples_ && !reported_missing_;
     for (const std::size_t parameter : reducer_.missing()) {
         missed_leaves_[parameter] += leaves;
-        for (float* const slot : slots) gradient_views(slot)[parameter].fill_(-0.0);
+        for (float* const slot : slots) views_of(slot).parameters[parameter].fill_(-0.0);
         if (!is_new) continue;
         once(Level::warn,
              "parameter '{}' got no gradient; a step in which no sample reaches it does not change "
@@ -386,7 +387,7 @@ void Replica::mark_missing(std::span<float* const> slots, int leaves) {
 // Lists, because each call is one kernel on a GPU where a model has a hundred buffers.
 void Replica::restore_buffers() {
     const at::NoGradGuard no_gradients;
-    if (!buffers_.empty()) at::_foreach_copy_(buffers_, state_views(values_).buffers);
+    if (!buffers_.empty()) at::_foreach_copy_(buffers_, views_of(values_).buffers);
     if (!counters_.empty()) at::_foreach_copy_(counters_, starts_);
 }
 
@@ -394,7 +395,7 @@ void Replica::restore_buffers() {
 void Replica::store_buffers(const std::vector<at::Tensor>& buffers,
                             const std::vector<at::Tensor>& increments) {
     const at::NoGradGuard no_gradients;
-    const StateViews& views = state_views(slot_);
+    const Views& views = views_of(slot_);
     if (!buffers.empty()) at::_foreach_copy_(views.buffers, buffers);
     if (!increments.empty()) at::_foreach_copy_(views.counters, increments);
 }
@@ -403,17 +404,6 @@ void Replica::store_buffers(const std::vector<at::Tensor>& buffers,
 std::vector<at::Tensor> Replica::increments() const {
     const at::NoGradGuard no_gradients;
     return counters_.empty() ? counters_ : at::_foreach_sub(counters_, starts_);
-}
-
-const Replica::StateViews& Replica::state_views(float* flat) {
-    StateViews& views = state_views_[flat];
-    if (views.buffers.size() + views.counters.size() > 0) return views;
-    for (const FlatTensor& place : parts_.layout->buffers())
-        views.buffers.push_back(view_of(flat, place));
-    for (std::size_t i = 0; i < counters_.size(); ++i)
-        views.counters.push_back(
-            view_of(flat, parts_.layout->counters()[i]).view(counters_[i].sizes()));
-    return views;
 }
 
 // The device has seen the numbers of the last time: the host waits for it once a step.
@@ -563,7 +553,6 @@ ReplicaTensors Replica::tensors_to_come() {
     ReplicaTensors all{.is_first_copy = parts_.exchange->is_first_copy(), .memory = lent_};
     if (!is_on_host()) all.wait = [copy = lent_] { copy->mirrored->synchronize(); };
     float* const mirror = is_on_host() ? nullptr : lent_->mirror.data_ptr<float>();
-    const std::size_t owned = owned_floats();
     for (const FlatTensor& place : parts_.layout->parameters()) {
         all.metas.push_back({place.name, place.shape});
         for (const OwnStripe& own : stripes_)
@@ -576,11 +565,11 @@ ReplicaTensors Replica::tensors_to_come() {
         add_piece(all,
                   place,
                   state,
-                  mirror ? mirror + (1 + state_.size()) * owned : values_ + state.begin);
+                  mirror ? mirror + (1 + state_.size()) * owned_ : values_ + state.begin);
     }
     const std::vector<std::string> names = state_names(parts_.optimizer);
     for (std::size_t k = 0; k < names.size(); ++k) {
-        float* const vector = mirror ? mirror + (1 + k) * owned : state_[k].data_ptr<float>();
+        float* const vector = mirror ? mirror + (1 + k) * owned_ : state_[k].data_ptr<float>();
         for (const FlatTensor& place : parts_.layout->parameters()) {
             all.metas.push_back({"optimizer." + names[k] + "." + place.name, place.shape});
             for (const OwnStripe& own : stripes_)
@@ -662,13 +651,9 @@ void Replica::start(const Counters& counters) {
     }
     parts_.exchange->publish();
     for (std::size_t i = 0; i < parameters_.size(); ++i)
-        parameters_[i].set_data(view_of(values_, parts_.layout->parameters()[i]));
+        parameters_[i].set_data(views_of(values_).parameters[i]);
     send_starts();
     restore_buffers();
-}
-
-std::size_t Replica::owned_floats() const {
-    return stripes_.empty() ? 0 : stripes_.back().first + stripes_.back().range.size();
 }
 
 // What this rank owns on a GPU: its stripes' values, the optimizer's vectors, and its part of the
@@ -679,11 +664,10 @@ std::vector<Replica::Mirrored> Replica::mirrored() const {
         const auto count = static_cast<std::int64_t>(values.size());
         if (count > 0) all.push_back({view_of(values_, {"", {count}, values}), first});
     };
-    const std::size_t owned = owned_floats();
     for (const OwnStripe& own : stripes_) add(own.range, own.first);
-    for (std::size_t k = 0; k < state_.size(); ++k) all.push_back({state_[k], (1 + k) * owned});
+    for (std::size_t k = 0; k < state_.size(); ++k) all.push_back({state_[k], (1 + k) * owned_});
     add(parts_.exchange->own_stripe(parts_.layout->flat().state_bucket()),
-        (1 + state_.size()) * owned);
+        (1 + state_.size()) * owned_);
     return all;
 }
 
@@ -722,7 +706,7 @@ ModelBytes Replica::bytes() const {
     for (int i = 0; i < parts_.plan.slots(); ++i)
         bytes.gradients += held(parts_.exchange->slot(i), floats);
     for (const at::Tensor& vector : state_)
-        bytes.state += held(vector.const_data_ptr<float>(), owned_floats());
+        bytes.state += held(vector.const_data_ptr<float>(), owned_);
     return bytes;
 }
 

@@ -242,9 +242,9 @@ class Replica {
     OverlapTimes take_overlap() { return reducer_.take_overlap(); }
 
   private:
-    /// Of the model's own, in the flat vector.
-    struct StateViews {
-        std::vector<at::Tensor> buffers, counters;
+    /// Of the model's tensors, in a flat vector.
+    struct Views {
+        std::vector<at::Tensor> parameters, buffers, counters;
     };
     /// This rank's part of a bucket of parameters, and its begin in the optimizer's vectors.
     struct OwnStripe {
@@ -274,7 +274,6 @@ class Replica {
     at::Tensor view_of(float* flat, const FlatTensor& place) const;
     at::Tensor scalar_view(float* at) const { return view_of(at, {"", {1}, {0, 1}}); }
     std::span<const float> on_host(const float* from, std::size_t count) const;
-    std::size_t owned_floats() const;
     std::vector<Mirrored> mirrored() const;
     void begin_mirror();
     void take_mirror(HostCopy& copy);
@@ -285,20 +284,20 @@ class Replica {
     void take_initial_weights();
     NamedTensors saved_frozen() const;
     void begin_average();
-    bool keeps_average() const;
+    bool keeps_average() const { return parts_.optimizer.average_decay != 0; }
     void install_hooks();
     void ready(std::size_t parameter);
     double squares_of(std::size_t parameter) const;
     double leaf_squares() const;
-    const std::vector<at::Tensor>& gradient_views(float* slot);
+    const Views& views_of(float* flat);
     FloatRange state() const { return parts_.layout->flat().state(); }
     std::size_t averaged_end() const { return parts_.layout->scalar(StepScalar::loss_sum); }
+    std::vector<float*> slots(int count) const;
     void lend_slot();
     void restore_buffers();
     void store_buffers(const std::vector<at::Tensor>& buffers,
                        const std::vector<at::Tensor>& increments);
     std::vector<at::Tensor> increments() const;
-    const StateViews& state_views(float* flat);
     void send_starts();
     void mark_missing(std::span<float* const> slots, int leaves);
     void set_marks();
@@ -315,17 +314,17 @@ class Replica {
     std::vector<std::int64_t> at_start_;   ///< by counter: its value at the start of the step
     at::Tensor host_starts_, all_starts_;  ///< the same, page-locked and on the model's device
     std::vector<at::Tensor> starts_;       ///< views of the latter, by counter
-    std::map<const float*, StateViews> state_views_;  ///< by vector
-    std::vector<OwnStripe> stripes_;                  ///< by bucket, without the state's
+    std::vector<OwnStripe> stripes_;       ///< by bucket, without the state's
+    std::size_t owned_ = 0;                ///< floats of the stripes
     std::vector<at::Tensor> state_;  ///< the optimizer's state for the stripes, one after another
     std::vector<ParameterPiece> pieces_;    ///< pieces of the stripes
     std::vector<GradientPlace> gradients_;  ///< by piece
     std::vector<int>
         missed_leaves_;  ///< by parameter: number of own leaves of this step without it
     std::vector<std::int64_t> missed_;  ///< by parameter: see ParameterPiece, for own pieces
-    std::map<float*, std::vector<at::Tensor>> views_;  ///< by slot
-    float* slot_ = nullptr;                            ///< slot of the current leaf
-    std::optional<LeafSums> sums_;                     ///< sums of the current leaf, or of all
+    std::map<float*, Views> views_;     ///< by vector
+    float* slot_ = nullptr;             ///< slot of the current leaf
+    std::optional<LeafSums> sums_;      ///< sums of the current leaf, or of all
     bool has_samples_ = false, reported_missing_ = false;
     LeafNorms norms_ = LeafNorms::ignore;         ///< setting of the current step
     int passes_left_ = 0;                         ///< passes of backward over the current leaf
