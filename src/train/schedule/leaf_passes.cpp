@@ -261,47 +261,41 @@ LeafPasses::Recording* LeafPasses::recorded(const LeafSamples& samples, const Lo
          .backward = [&](Recording&) { value.backward(); }});
 }
 
-LeafPasses::Recording* LeafPasses::recorded_together(const LeafSamples& samples,
-                                                     const LeafCut& cut,
-                                                     const std::vector<std::uint64_t>& seeds,
-                                                     const LossTerms& terms) {
+LeafPasses::Recording* LeafPasses::recorded_together(const JoinedLeaves& leaves) {
     if (captured_way_ != CaptureWay::together) return nullptr;
     const LeafSums sums = replica_.sums_together();
     std::optional<LeafScope> scope;
     std::vector<at::Tensor> losses;
+    const auto before = [&](Recording& made) {
+        scope.emplace(leaves.cut, leaves.seeds, verdicts_, device_of(replica_.model()));
+        made.draws.assign(scope->generators().begin(), scope->generators().end());
+    };
+    const auto forward = [&](Recording& made) {
+        losses = forward_together(made.samples, leaves, made.results);
+    };
     const auto backward = [&](Recording& made) {
         ParameterPlaces places = replica_.places();
         places.ready = [&](std::size_t parameter) { made.reached.push_back(parameter); };
-        LeafGraph graph(losses, places, cut, &*scope);
+        LeafGraph graph(losses, places, leaves.cut, &*scope);
         backward_together(losses, graph, sums);
         made.buffers = std::move(scope->buffers);
     };
-    return captured_->find(
-        samples,
-        terms,
-        cut.leaves,
-        {.before =
-             [&](Recording& made) {
-                 scope.emplace(cut, seeds, verdicts_, device_of(replica_.model()));
-                 made.draws.assign(scope->generators().begin(), scope->generators().end());
-             },
-         .forward =
-             [&](Recording& made) {
-                 losses = forward_together(made.samples, cut, terms, made.results);
-             },
-         .backward = backward});
+    return captured_->find(leaves.samples,
+                           leaves.terms,
+                           leaves.cut.leaves,
+                           {.before = before, .forward = forward, .backward = backward});
 }
 
 // Each leaf's, as backward begins with them.
 std::vector<at::Tensor> LeafPasses::forward_together(const LeafSamples& samples,
-                                                     const LeafCut& cut,
-                                                     const LossTerms& terms,
+                                                     const JoinedLeaves& leaves,
                                                      std::vector<LeafResult>& results) {
-    std::vector<at::Tensor> losses = leaf_losses(replica_.model(), task_, samples, cut, terms);
+    std::vector<at::Tensor> losses =
+        leaf_losses(replica_.model(), task_, samples, leaves.cut, leaves.terms);
     results.resize(losses.size());
     for (std::size_t leaf = 0; leaf < losses.size(); ++leaf) {
         results[leaf].loss = losses[leaf].detach();
-        if (terms.scale != 1) losses[leaf] = losses[leaf] * terms.scale;
+        if (leaves.terms.scale != 1) losses[leaf] = losses[leaf] * leaves.terms.scale;
     }
     return losses;
 }
@@ -316,16 +310,12 @@ void LeafPasses::backward_together(const std::vector<at::Tensor>& losses,
     graph.finish();
 }
 
-std::string LeafPasses::compute_together(const LeafSamples& samples,
-                                         const LeafCut& cut,
-                                         const std::vector<std::uint64_t>& seeds,
+std::string LeafPasses::compute_together(const JoinedLeaves& leaves,
                                          const LeafScalars& wishes,
-                                         const LossTerms& terms,
                                          Capture capture) {
-    if (Recording* const known =
-            capture == Capture::yes ? recorded_together(samples, cut, seeds, terms) : nullptr) {
+    if (Recording* const known = capture == Capture::yes ? recorded_together(leaves) : nullptr) {
         replica_.begin_together();
-        captured_->replay(*known, samples, seeds);
+        captured_->replay(*known, leaves.samples, leaves.seeds);
         known->results.front().wishes = wishes;
         replica_.end_together(known->buffers, known->results);
         return "";
@@ -333,18 +323,18 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
     const at::Device device = device_of(replica_.model());
     const FailedAllocations failed(device);
     const DrawnNumbers drawn(device);
-    LeafScope scope(cut, seeds, verdicts_, device);
+    LeafScope scope(leaves.cut, leaves.seeds, verdicts_, device);
     std::vector<LeafResult> results;
     const std::vector<at::Tensor> losses = [&] {
         const PhaseScope phase(clock_, Phase::forward);
-        return forward_together(samples, cut, terms, results);
+        return forward_together(leaves.samples, leaves, results);
     }();
     results.front().wishes = wishes;
     if (const std::string why = obstacle_of(scope, drawn, replica_.model()); !why.empty())
         return why;
     {
         const PhaseScope phase(clock_, Phase::backward);
-        LeafGraph graph(losses, replica_.places(), cut, &scope);
+        LeafGraph graph(losses, replica_.places(), leaves.cut, &scope);
         if (walk_ == Walk::counts && !graph.unknown().empty()) return graph.unknown();
         replica_.begin_together();
         backward_together(losses, graph, replica_.sums());
@@ -354,29 +344,27 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
     return "";
 }
 
-std::uint64_t LeafPasses::rehearse_one_by_one(const LeafSamples& samples,
-                                              const LeafCut& cut,
-                                              const std::vector<std::uint64_t>& seeds,
-                                              const LossTerms& terms) {
+JoinedLeaves LeafPasses::blank_leaves(const LeafCut& cut, const LossTerms& terms) const {
+    return {blank_samples(task_, shape_, cut.samples()), cut, numbered_seeds(cut), terms};
+}
+
+// Returns the peak memory of tensors of one leaf.
+std::uint64_t LeafPasses::rehearse_one_by_one(const JoinedLeaves& leaves) {
     const PeakMemory memory;
     replica_.begin_rehearsal();
-    for (std::int64_t leaf = 0; leaf < cut.leaves; ++leaf) {
+    for (std::int64_t leaf = 0; leaf < leaves.cut.leaves; ++leaf) {
         replica_.begin_leaf(1);
-        torch::manual_seed(seeds[static_cast<std::size_t>(leaf)]);
-        compute(samples.part(leaf * cut.rows, cut.rows), 1, terms);
+        torch::manual_seed(leaves.seeds[static_cast<std::size_t>(leaf)]);
+        compute(leaves.samples.part(leaf * leaves.cut.rows, leaves.cut.rows), 1, leaves.terms);
         replica_.end_leaf();
     }
     return memory.bytes();
 }
 
-std::string LeafPasses::rehearse_together(const LeafSamples& samples,
-                                          const LeafCut& cut,
-                                          const std::vector<std::uint64_t>& seeds,
-                                          const LossTerms& terms,
-                                          Capture capture) {
+std::string LeafPasses::rehearse_together(const JoinedLeaves& leaves, Capture capture) {
     replica_.begin_rehearsal();
     try {
-        return compute_together(samples, cut, seeds, {}, terms, capture);
+        return compute_together(leaves, {}, capture);
     } catch (const c10::OutOfMemoryError&) {
         throw;
     } catch (const std::exception& error) {
@@ -385,33 +373,27 @@ std::string LeafPasses::rehearse_together(const LeafSamples& samples,
     }
 }
 
-std::string LeafPasses::leaf_hash(const ModelShape& shape,
-                                  std::int64_t rows,
-                                  const LossTerms& terms) {
+std::string LeafPasses::leaf_hash(std::int64_t rows, const LossTerms& terms) {
     const StirredWeights stirred(replica_.places().parameters);
-    const LeafSamples samples = blank_samples(task_, shape, rows);
-    static_cast<void>(rehearse_one_by_one(samples, {.leaves = 1, .rows = rows}, {1}, terms));
+    static_cast<void>(rehearse_one_by_one(blank_leaves({.leaves = 1, .rows = rows}, terms)));
     std::string hash = replica_.sums_hash();
     replica_.end_rehearsal();
     return hash;
 }
 
-std::optional<LeafSpeed> LeafPasses::speed(const ModelShape& shape,
-                                           const LeafCut& cut,
-                                           const LossTerms& terms) {
+std::optional<LeafSpeed> LeafPasses::speed(const LeafCut& cut, const LossTerms& terms) {
     if (together_s_ > longest_to_time_s) return {};
     const at::Device device = device_of(replica_.model());
-    const LeafSamples samples = blank_samples(task_, shape, cut.samples());
+    const JoinedLeaves leaves = blank_leaves(cut, terms);
     double together_s = std::numeric_limits<double>::infinity(), as_one_s = together_s;
+    const auto as_one = [&] { compute(leaves.samples, 1, terms); };
+    const auto together = [&] { static_cast<void>(rehearse_together(leaves)); };
     try {
         for (int pass = 0; pass < 2; ++pass) {  // the first of one leaf prepares kernels
-            together_s = std::min(
-                together_s, seconds_of(device, [&] {
-                    static_cast<void>(rehearse_together(samples, cut, numbered_seeds(cut), terms));
-                }));
+            together_s = std::min(together_s, seconds_of(device, together));
             replica_.begin_rehearsal();
             replica_.begin_leaf(1);
-            as_one_s = std::min(as_one_s, seconds_of(device, [&] { compute(samples, 1, terms); }));
+            as_one_s = std::min(as_one_s, seconds_of(device, as_one));
             replica_.end_leaf();
         }
     } catch (const c10::OutOfMemoryError&) {  // of one leaf, which no step computes
@@ -423,41 +405,39 @@ std::optional<LeafSpeed> LeafPasses::speed(const ModelShape& shape,
     return LeafSpeed{.together = count / together_s, .as_one = count / as_one_s};
 }
 
-std::string LeafPasses::compare_ways(const ModelShape& shape,
-                                     const LeafCut& cut,
-                                     const LossTerms& terms,
-                                     std::uint64_t most_bytes) {
-    const StirredWeights stirred(replica_.places().parameters);
-    const LeafSamples samples = blank_samples(task_, shape, cut.samples());
-    const std::vector<std::uint64_t> seeds = numbered_seeds(cut);
+std::string LeafPasses::compare_ways(const JoinedLeaves& leaves, std::uint64_t most_bytes) {
     const std::uint64_t all =
-        rehearse_one_by_one(samples, cut, seeds, terms) * static_cast<std::uint64_t>(cut.leaves);
+        rehearse_one_by_one(leaves) * static_cast<std::uint64_t>(leaves.cut.leaves);
     const std::string one_by_one = replica_.sums_hash();
     if (all > most_bytes)
         return fmt::format("{} samples at once would take {}",
-                           grouped(static_cast<std::uint64_t>(cut.samples())),
+                           grouped(static_cast<std::uint64_t>(leaves.cut.samples())),
                            bytes_text(all));
     std::string why;
-    together_s_ = seconds_of(device_of(replica_.model()),
-                             [&] { why = rehearse_together(samples, cut, seeds, terms); });
+    together_s_ = seconds_of(device_of(replica_.model()), [&] { why = rehearse_together(leaves); });
     if (why.empty() && replica_.sums_hash() != one_by_one) why = "bits differ";
     return why;
 }
 
-std::string LeafPasses::rehearse(const ModelShape& shape,
-                                 const LeafCut& cut,
-                                 const LossTerms& terms,
-                                 std::uint64_t most_bytes,
-                                 Walk walk) {
-    walk_ = walk;
+// A rehearsal, of which the replica keeps nothing.
+std::string LeafPasses::rehearsed(const std::function<std::string()>& work) {
     std::string why;
     try {
-        why = compare_ways(shape, cut, terms, most_bytes);
+        const StirredWeights stirred(replica_.places().parameters);
+        why = work();
     } catch (const c10::OutOfMemoryError&) {  // training by itself may fit
         why = "comparing takes more than the GPU's memory";
     }
     replica_.end_rehearsal();
     return why;
+}
+
+std::string LeafPasses::rehearse(const LeafCut& cut,
+                                 const LossTerms& terms,
+                                 std::uint64_t most_bytes,
+                                 Walk walk) {
+    walk_ = walk;
+    return rehearsed([&] { return compare_ways(blank_leaves(cut, terms), most_bytes); });
 }
 
 // Two sets of other samples and other random numbers, each computed and then replayed: what a
@@ -477,54 +457,44 @@ std::string LeafPasses::compare_captured(const RehearsedPass& pass) {
     return "";
 }
 
-CaptureVerdict LeafPasses::measure_captured(const RehearsedPass& pass, std::int64_t rows) {
-    CaptureVerdict verdict{.why_not = compare_captured(pass)};
-    if (!verdict.why_not.empty()) return verdict;
-    const auto speed = [&](Capture capture) {
-        const auto again = [&] { pass(0, capture); };
-        const at::Device device = device_of(replica_.model());
-        const double first_s = seconds_of(device, again), second_s = seconds_of(device, again);
-        return static_cast<double>(rows) / std::min(first_s, second_s);
-    };
-    verdict.computed = speed(Capture::no);
-    verdict.replayed = speed(Capture::yes);
-    return verdict;
-}
-
 CaptureVerdict LeafPasses::rehearse_capture(const MakeDeviceGraph& make,
                                             CaptureWay way,
-                                            const ModelShape& shape,
                                             const LeafCut& cut,
                                             int parts,
                                             const LossTerms& terms) {
     make_graph_ = make;
     choose_capture(way);
-    const std::int64_t rows = way == CaptureWay::together ? cut.samples() : cut.rows;
+    const bool is_together = way == CaptureWay::together;
+    const std::int64_t rows = is_together ? cut.samples() : cut.rows;
     CaptureVerdict verdict;
-    try {
-        const StirredWeights stirred(replica_.places().parameters);
+    verdict.why_not = rehearsed([&] {
         const at::Device device = device_of(replica_.model());
-        LeafSamples samples = blank_samples(task_, shape, 2 * rows).with_targets_on(device);
+        LeafSamples samples = blank_samples(task_, shape_, 2 * rows).with_targets_on(device);
         samples.inputs = moved_to(device, std::move(samples.inputs));
         const std::array sets{samples.part(0, rows), samples.part(rows, rows)};
-        const auto leaf = [&](std::size_t which, Capture capture) {
+        const auto pass = [&](std::size_t which, Capture capture) {
+            if (is_together) {
+                JoinedLeaves leaves{sets[which], cut, numbered_seeds(cut), terms};
+                for (std::uint64_t& seed : leaves.seeds) seed += which * leaves.seeds.size();
+                static_cast<void>(rehearse_together(leaves, capture));
+                return;
+            }
             replica_.begin_rehearsal();
             replica_.begin_leaf(parts);
             torch::manual_seed(which + 1);
             compute(sets[which], parts, terms, capture);
             replica_.end_leaf();
         };
-        const auto together = [&](std::size_t which, Capture capture) {
-            std::vector<std::uint64_t> seeds = numbered_seeds(cut);
-            for (std::uint64_t& seed : seeds) seed += which * seeds.size();
-            static_cast<void>(rehearse_together(sets[which], cut, seeds, terms, capture));
+        const auto speed = [&](Capture capture) {
+            const auto again = [&] { pass(0, capture); };
+            const double first_s = seconds_of(device, again), second_s = seconds_of(device, again);
+            return static_cast<double>(rows) / std::min(first_s, second_s);
         };
-        verdict = way == CaptureWay::together ? measure_captured(together, rows)
-                                              : measure_captured(leaf, rows);
-    } catch (const c10::OutOfMemoryError&) {  // training by itself may fit
-        verdict.why_not = "comparing takes more than the GPU's memory";
-    }
-    replica_.end_rehearsal();
+        std::string why = compare_captured(pass);
+        if (why.empty())
+            verdict = {.computed = speed(Capture::no), .replayed = speed(Capture::yes)};
+        return why;
+    });
     choose_capture({});
     return verdict;
 }

@@ -115,12 +115,20 @@ enum class CaptureWay { one_by_one, together };
 /// Use of the graph's result on unknown operators; for tests.
 enum class Walk { counts, is_ignored };
 
-/// Computes leaves between begin_step() and finish() of the replica, or in a rehearsal. Borrows
-/// all.
+/// Leaves that are computed together.
+struct JoinedLeaves {
+    LeafSamples samples;
+    LeafCut cut;
+    std::vector<std::uint64_t> seeds;  ///< of each leaf's random numbers
+    LossTerms terms;
+};
+
+/// Computes leaves between begin_step() and finish() of the replica, or in a rehearsal, of
+/// generated samples. Borrows all.
 class LeafPasses {
   public:
-    LeafPasses(Replica& replica, const Task& task, PhaseClock& clock)
-        : replica_(replica), task_(task), clock_(clock) {}
+    LeafPasses(Replica& replica, const Task& task, const ModelShape& shape, PhaseClock& clock)
+        : replica_(replica), task_(task), shape_(shape), clock_(clock) {}
 
     /// Computes the current leaf, in `parts` micro-batches.
     void compute(const LeafSamples& leaf,
@@ -128,11 +136,10 @@ class LeafPasses {
                  const LossTerms& terms,
                  Capture capture = Capture::no);
 
-    /// Call before choose_capture(). Tries recording and replay of leaves of `cut`, of generated
-    /// samples, in `parts` micro-batches. Returns the obstacle, or the speeds. Bits are compared.
+    /// Call before choose_capture(). Tries recording and replay of leaves of `cut`, in `parts`
+    /// micro-batches. Returns the obstacle, or the speeds. Bits are compared.
     CaptureVerdict rehearse_capture(const MakeDeviceGraph& make,
                                     CaptureWay way,
-                                    const ModelShape& shape,
                                     const LeafCut& cut,
                                     int parts,
                                     const LossTerms& terms);
@@ -144,32 +151,25 @@ class LeafPasses {
     /// Returns the event that has ended recording since; "": none.
     std::string capture_obstacle() const { return captured_ ? captured_->why_not() : ""; }
 
-    /// Computes all leaves of `cut`, whose random numbers begin with `seeds`; the first leaf has
-    /// `wishes`. Returns the obstacle, an operator's name, in which case nothing is done; or "".
-    [[nodiscard]] std::string compute_together(const LeafSamples& samples,
-                                               const LeafCut& cut,
-                                               const std::vector<std::uint64_t>& seeds,
+    /// Computes all leaves; the first one has `wishes`. Returns the obstacle, an operator's name,
+    /// in which case nothing is done; or "".
+    [[nodiscard]] std::string compute_together(const JoinedLeaves& leaves,
                                                const LeafScalars& wishes,
-                                               const LossTerms& terms,
                                                Capture capture = Capture::no);
 
-    /// Computes leaves of `cut` of generated samples both ways. Returns the obstacle to computing
-    /// them together: "", an operator's name, that all at once would take more than `most_bytes`,
-    /// or that bits differ.
-    std::string rehearse(const ModelShape& shape,
-                         const LeafCut& cut,
+    /// Computes leaves of `cut` both ways. Returns the obstacle to computing them together: "", an
+    /// operator's name, that all at once would take more than `most_bytes`, or that bits differ.
+    std::string rehearse(const LeafCut& cut,
                          const LossTerms& terms,
                          std::uint64_t most_bytes,
                          Walk walk = Walk::counts);
 
-    /// Returns the hash of a leaf of `rows` generated samples, which kernels decide.
-    std::string leaf_hash(const ModelShape& shape, std::int64_t rows, const LossTerms& terms);
+    /// Returns the hash of a leaf of `rows` samples, which kernels decide.
+    std::string leaf_hash(std::int64_t rows, const LossTerms& terms);
 
     /// Returns the speed of leaves after a rehearsal without obstacles; nothing if the measurement
     /// would take seconds.
-    std::optional<LeafSpeed> speed(const ModelShape& shape,
-                                   const LeafCut& cut,
-                                   const LossTerms& terms);
+    std::optional<LeafSpeed> speed(const LeafCut& cut, const LossTerms& terms);
 
   private:
     using Recording = CapturedPasses::Recording;
@@ -177,40 +177,27 @@ class LeafPasses {
     at::Tensor forward(const LeafSamples& samples, const LossTerms& terms);
     void backward(const at::Tensor& value, std::int64_t rows, int parts);
     std::vector<at::Tensor> forward_together(const LeafSamples& samples,
-                                             const LeafCut& cut,
-                                             const LossTerms& terms,
+                                             const JoinedLeaves& leaves,
                                              std::vector<LeafResult>& results);
     void backward_together(const std::vector<at::Tensor>& losses,
                            LeafGraph& graph,
                            const LeafSums& sums);
     Recording* recorded(const LeafSamples& samples, const LossTerms& terms);
-    Recording* recorded_together(const LeafSamples& samples,
-                                 const LeafCut& cut,
-                                 const std::vector<std::uint64_t>& seeds,
-                                 const LossTerms& terms);
+    Recording* recorded_together(const JoinedLeaves& leaves);
+
+    JoinedLeaves blank_leaves(const LeafCut& cut, const LossTerms& terms) const;
+    std::uint64_t rehearse_one_by_one(const JoinedLeaves& leaves);
+    std::string rehearse_together(const JoinedLeaves& leaves, Capture capture = Capture::no);
+    std::string rehearsed(const std::function<std::string()>& work);
+    std::string compare_ways(const JoinedLeaves& leaves, std::uint64_t most_bytes);
 
     /// A pass in a rehearsal, over one of two sets of samples.
     using RehearsedPass = std::function<void(std::size_t which, Capture capture)>;
     std::string compare_captured(const RehearsedPass& pass);
-    CaptureVerdict measure_captured(const RehearsedPass& pass, std::int64_t rows);
-    std::string compare_ways(const ModelShape& shape,
-                             const LeafCut& cut,
-                             const LossTerms& terms,
-                             std::uint64_t most_bytes);
-
-    /// Returns the peak memory of tensors of one leaf.
-    std::uint64_t rehearse_one_by_one(const LeafSamples& samples,
-                                      const LeafCut& cut,
-                                      const std::vector<std::uint64_t>& seeds,
-                                      const LossTerms& terms);
-    std::string rehearse_together(const LeafSamples& samples,
-                                  const LeafCut& cut,
-                                  const std::vector<std::uint64_t>& seeds,
-                                  const LossTerms& terms,
-                                  Capture capture = Capture::no);
 
     Replica& replica_;
     const Task& task_;
+    const ModelShape& shape_;  ///< of the model's inputs
     PhaseClock& clock_;
     Walk walk_ = Walk::counts;
     double together_s_ = 0;  ///< time of a rehearsal

@@ -225,14 +225,14 @@ bool TrainStep::compute_together(SampleFeed& feed, std::int64_t step, const Leaf
     const bool is_whole = batch.samples_in_step == settings_.batch;
     if (!is_together_ || !is_whole) return false;
     check_arithmetic(settings_.threads);
-    std::vector<LeafSamples> leaves;
+    std::vector<LeafSamples> samples;
     std::vector<std::uint64_t> seeds;
     for (const LeafRows& leaf : batch.leaves) {
-        leaves.push_back(read(feed, leaf));
+        samples.push_back(read(feed, leaf));
         seeds.push_back(leaf_seed(settings_.seed, step, leaf.leaf));
     }
     const std::string why = passes_.compute_together(
-        joined(leaves), cut(), seeds, wished, terms(batch.samples_in_step), Capture::yes);
+        {joined(samples), cut(), seeds, terms(batch.samples_in_step)}, wished, Capture::yes);
     tell_of_capture(step);
     if (why.empty()) return true;
     here(Level::warn, "leaves: computed one by one from step {} on: {}", step + 1, why);
@@ -241,7 +241,7 @@ bool TrainStep::compute_together(SampleFeed& feed, std::int64_t step, const Leaf
 }
 
 std::string TrainStep::rehearse(std::uint64_t most_bytes) {
-    std::string why = passes_.rehearse(parts_.shape, cut(), terms(settings_.batch), most_bytes);
+    std::string why = passes_.rehearse(cut(), terms(settings_.batch), most_bytes);
     is_together_ = why.empty();
     return why;
 }

@@ -88,7 +88,7 @@ class TrainStep {
     explicit TrainStep(Parts parts)
         : parts_(parts),
           settings_(parts.settings),
-          passes_(parts.replica, parts.task, parts.clock),
+          passes_(parts.replica, parts.task, parts.shape, parts.clock),
           device_phases_(parts.clock, device_of(parts.replica.model())) {}
 
     /// Call before the first step. Tests whether this rank's leaves, if they have more than three
@@ -97,20 +97,18 @@ class TrainStep {
     [[nodiscard]] std::string rehearse(std::uint64_t most_bytes);
 
     /// Returns the speed after that, if there was no obstacle: see LeafPasses::speed().
-    std::optional<LeafSpeed> leaf_speed() {
-        return passes_.speed(parts_.shape, cut(), terms(settings_.batch));
-    }
+    std::optional<LeafSpeed> leaf_speed() { return passes_.speed(cut(), terms(settings_.batch)); }
 
     /// Call before the first step: see LeafPasses::leaf_hash(). Of a leaf's first micro-batch.
     std::string leaf_hash() {
         const std::int64_t rows = std::max<std::int64_t>(cut().rows / settings_.micro_batches, 1);
-        return passes_.leaf_hash(parts_.shape, rows, terms(settings_.batch));
+        return passes_.leaf_hash(rows, terms(settings_.batch));
     }
 
     /// Call before the first step on a GPU: see LeafPasses::rehearse_capture().
     CaptureVerdict rehearse_capture(const MakeDeviceGraph& make, CaptureWay way) {
         return passes_.rehearse_capture(
-            make, way, parts_.shape, cut(), settings_.micro_batches, terms(settings_.batch));
+            make, way, cut(), settings_.micro_batches, terms(settings_.batch));
     }
 
     /// Call after the last of these. Leaves that are recorded one by one are computed in this way;

@@ -132,12 +132,12 @@ class Rehearsal {
     std::string run(std::int64_t rows = 4,
                     Walk walk = Walk::counts,
                     std::uint64_t most_bytes = 1 << 30) {
-        return LeafPasses(replica_, *task_, clock_)
-            .rehearse(shape_, {plan_.virtual_ranks(), rows}, {.samples = 64}, most_bytes, walk);
+        return LeafPasses(replica_, *task_, shape_, clock_)
+            .rehearse({plan_.virtual_ranks(), rows}, {.samples = 64}, most_bytes, walk);
     }
     LeafSpeed speed() {  // of leaves of four samples
-        return LeafPasses(replica_, *task_, clock_)
-            .speed(shape_, {plan_.virtual_ranks(), 4}, {.samples = 64})
+        return LeafPasses(replica_, *task_, shape_, clock_)
+            .speed({plan_.virtual_ranks(), 4}, {.samples = 64})
             .value_or(LeafSpeed{});
     }
     std::string hash() const { return replica_.hash(); }
