@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -146,20 +147,14 @@ Tensor attention(const Tensor& mixed, std::int64_t heads, Sight sight, double dr
 /// Checks the size of images. Errors: E217 if a side is less than `side`.
 void check_sides(const ModelShape& shape, std::int64_t side);
 
-std::shared_ptr<Classifier> resnet18(const ModelShape& shape, const ModelSettings& settings);
-std::shared_ptr<Classifier> resnet34(const ModelShape& shape, const ModelSettings& settings);
-std::shared_ptr<Classifier> resnet50(const ModelShape& shape, const ModelSettings& settings);
-std::shared_ptr<Classifier> densenet121(const ModelShape& shape, const ModelSettings& settings);
-std::shared_ptr<Classifier> efficientnet_b0(const ModelShape& shape, const ModelSettings& settings);
-std::shared_ptr<Classifier> efficientnet_b7(const ModelShape& shape, const ModelSettings& settings);
+/// Returns those of resnet18, resnet34, resnet50, densenet121, efficientnet_b0, efficientnet_b7 and
+/// unet.
+std::map<std::string, ModelFactory> convolutional_models();
+
 std::shared_ptr<Classifier> vit_b_16(const ModelShape& shape, const ModelSettings& settings);
 
 /// Makes "gpt": tokens -> logits of each token's next; by default 6 layers and heads, 384 wide.
 std::shared_ptr<Classifier> token_decoder(const ModelShape& shape, const ModelSettings& settings);
-
-/// Makes "unet": images -> logits of each pixel's class; by default 64 channels in the first level.
-std::shared_ptr<Classifier> pixel_classifier(const ModelShape& shape,
-                                             const ModelSettings& settings);
 
 /// A decoder transformer over tokens, with the names and shapes of GPT-2's parameters (Radford et
 /// al., "Language Models are Unsupervised Multitask Learners", 2019). The default is the smallest
@@ -177,9 +172,8 @@ std::shared_ptr<Layer> gpt(const GptShape& shape, const ModelSettings& settings)
 
 /// Makes a U-Net with batch norm: one logit for each class and pixel (Ronneberger et al.,
 /// https://arxiv.org/abs/1505.04597). [n, C, H, W] -> logits [n, classes, H, W]; the first level
-/// has `width` channels, the last 16 times as many. Errors: E217 sides of less than 16 pixels.
-std::shared_ptr<Layer> unet(const ModelShape& shape,
-                            const ModelSettings& settings,
-                            std::int64_t width = 64);
+/// has `settings.width` channels or 64, the last 16 times as many. Errors: E217 sides of less than
+/// 16 pixels.
+std::shared_ptr<Classifier> unet(const ModelShape& shape, const ModelSettings& settings);
 
 }  // namespace lockstep::models

@@ -53,28 +53,27 @@ std::vector<ConvShape> convs_of(Block block, std::int64_t in, std::int64_t w, st
     return {{in, w, 1}, {w, w, 3, stride}, {w, 4 * w, 1}};
 }
 
-std::shared_ptr<Classifier> resnet(Block block,
-                                   const Depths& depths,
-                                   const ModelShape& shape,
-                                   const ModelSettings& settings) {
-    check_sides(shape, 8);
-    auto net = std::make_shared<Chain>();
-    net->add<Conv>("conv1", ConvShape{shape.channels, 64, 7, 2})
-        .add<BatchNorm>("bn1", 64)
-        .then(rectify)
-        .then([](const Tensor& x) { return at::max_pool2d(x, 3, 2, 1); });
-    std::int64_t in = 64;
-    for (int stage = 0; stage < 4; ++stage) {
-        auto layer = std::make_shared<Chain>();
-        for (int i = 0; i < depths[stage]; ++i) {
-            const auto convs = convs_of(block, in, 64 << stage, stage > 0 && i == 0 ? 2 : 1);
-            layer->add<Residual>(fmt::format("{}", i), in, convs);
-            in = convs.back().out;
+ModelFactory resnet(Block block, const Depths& depths) {
+    return [=](const ModelShape& shape, const ModelSettings& settings) {
+        check_sides(shape, 8);
+        auto net = std::make_shared<Chain>();
+        net->add<Conv>("conv1", ConvShape{shape.channels, 64, 7, 2})
+            .add<BatchNorm>("bn1", 64)
+            .then(rectify)
+            .then([](const Tensor& x) { return at::max_pool2d(x, 3, 2, 1); });
+        std::int64_t in = 64;
+        for (int stage = 0; stage < 4; ++stage) {
+            auto layer = std::make_shared<Chain>();
+            for (int i = 0; i < depths[stage]; ++i) {
+                const auto convs = convs_of(block, in, 64 << stage, stage > 0 && i == 0 ? 2 : 1);
+                layer->add<Residual>(fmt::format("{}", i), in, convs);
+                in = convs.back().out;
+            }
+            net->add(fmt::format("layer{}", stage + 1), layer);
         }
-        net->add(fmt::format("layer{}", stage + 1), layer);
-    }
-    net->then(map_means).add<Linear>("fc", in, shape.classes, settings);
-    return net;
+        net->then(map_means).add<Linear>("fc", in, shape.classes, settings);
+        return net;
+    };
 }
 
 constexpr std::int64_t dense_growth = 32;  // channels that each layer adds
@@ -151,7 +150,7 @@ constexpr double most_skipped = 0.2;  // how often training skips the last block
 struct Scale {
     double width, depth, dropout;
     NormRule norm;
-    bool bias;  // for squeezes and the classifier
+    bool bias = true;  // for squeezes
 };
 
 std::int64_t channels_of(const Scale& scale, std::int64_t channels) {
@@ -245,21 +244,23 @@ std::pair<std::shared_ptr<Chain>, std::int64_t> scaled_features(std::int64_t cha
     return {chain, 4 * in};
 }
 
-std::shared_ptr<Classifier> efficientnet(const Scale& scale,
-                                         const ModelShape& shape,
-                                         const ModelSettings& settings) {
-    check_sides(shape, 8);
-    auto net = std::make_shared<Chain>();
-    const auto [found, channels] = scaled_features(shape.channels, scale);
-    net->add("features", found).then(map_means);
-    auto linear = std::make_shared<Linear>(channels, shape.classes, settings);
-    const double bound = 1 / std::sqrt(static_cast<double>(shape.classes));
-    torch::nn::init::uniform_(linear->weight, -bound, bound);
-    if (settings.bias) torch::nn::init::zeros_(linear->bias);
-    auto classifier = std::make_shared<Chain>();
-    append(append(*classifier, std::make_shared<Dropout>(scale.dropout)), linear);
-    net->add("classifier", classifier);
-    return net;
+ModelFactory efficientnet(const Scale& usual) {
+    return [=](const ModelShape& shape, const ModelSettings& settings) {
+        Scale scale = usual;
+        scale.bias = settings.bias;
+        check_sides(shape, 8);
+        auto net = std::make_shared<Chain>();
+        const auto [found, channels] = scaled_features(shape.channels, scale);
+        net->add("features", found).then(map_means);
+        auto linear = std::make_shared<Linear>(channels, shape.classes, settings);
+        const double bound = 1 / std::sqrt(static_cast<double>(shape.classes));
+        torch::nn::init::uniform_(linear->weight, -bound, bound);
+        if (settings.bias) torch::nn::init::zeros_(linear->bias);
+        auto classifier = std::make_shared<Chain>();
+        append(append(*classifier, std::make_shared<Dropout>(scale.dropout)), linear);
+        net->add("classifier", classifier);
+        return net;
+    };
 }
 
 constexpr int levels = 4;  // below the first, each with half the side and twice the channels
@@ -323,7 +324,8 @@ class Up : public torch::nn::Module {
 
 class Unet : public Layer {
   public:
-    Unet(const ModelShape& shape, const ModelSettings& settings, std::int64_t width) {
+    Unet(const ModelShape& shape, const ModelSettings& settings) {
+        const std::int64_t width = settings.width > 0 ? settings.width : 64;
         down_.push_back(register_module("inc", two_convs(shape.channels, width)));
         for (int i = 0; i < levels; ++i)
             down_.push_back(register_module(fmt::format("down{}", i + 1), down(width << i)));
@@ -350,20 +352,6 @@ class Unet : public Layer {
     std::shared_ptr<Chain> out_;
 };
 
-}  // namespace
-
-std::shared_ptr<Classifier> resnet18(const ModelShape& shape, const ModelSettings& settings) {
-    return resnet(Block::basic, {2, 2, 2, 2}, shape, settings);
-}
-
-std::shared_ptr<Classifier> resnet34(const ModelShape& shape, const ModelSettings& settings) {
-    return resnet(Block::basic, {3, 4, 6, 3}, shape, settings);
-}
-
-std::shared_ptr<Classifier> resnet50(const ModelShape& shape, const ModelSettings& settings) {
-    return resnet(Block::bottleneck, {3, 4, 6, 3}, shape, settings);
-}
-
 std::shared_ptr<Classifier> densenet121(const ModelShape& shape, const ModelSettings& settings) {
     check_sides(shape, 8);
     auto net = std::make_shared<Chain>();
@@ -375,26 +363,21 @@ std::shared_ptr<Classifier> densenet121(const ModelShape& shape, const ModelSett
     return net;
 }
 
-std::shared_ptr<Classifier> efficientnet_b0(const ModelShape& shape,
-                                            const ModelSettings& settings) {
-    return efficientnet({1.0, 1.0, 0.2, {}, settings.bias}, shape, settings);
+}  // namespace
+
+std::map<std::string, ModelFactory> convolutional_models() {
+    return {{"densenet121", densenet121},
+            {"efficientnet_b0", efficientnet({1.0, 1.0, 0.2, {}})},
+            {"efficientnet_b7", efficientnet({2.0, 3.1, 0.5, {1e-3, 0.01}})},
+            {"resnet18", resnet(Block::basic, {2, 2, 2, 2})},
+            {"resnet34", resnet(Block::basic, {3, 4, 6, 3})},
+            {"resnet50", resnet(Block::bottleneck, {3, 4, 6, 3})},
+            {"unet", unet}};
 }
 
-std::shared_ptr<Classifier> efficientnet_b7(const ModelShape& shape,
-                                            const ModelSettings& settings) {
-    return efficientnet({2.0, 3.1, 0.5, {1e-3, 0.01}, settings.bias}, shape, settings);
-}
-
-std::shared_ptr<Layer> unet(const ModelShape& shape,
-                            const ModelSettings& settings,
-                            std::int64_t width) {
+std::shared_ptr<Classifier> unet(const ModelShape& shape, const ModelSettings& settings) {
     check_sides(shape, 1 << levels);
-    return std::make_shared<Unet>(shape, settings, width);
-}
-
-std::shared_ptr<Classifier> pixel_classifier(const ModelShape& shape,
-                                             const ModelSettings& settings) {
-    return unet(shape, settings, settings.width > 0 ? settings.width : 64);
+    return std::make_shared<Unet>(shape, settings);
 }
 
 }  // namespace lockstep::models

@@ -209,19 +209,15 @@ ModelFactory factory_of() {
 }
 
 std::map<std::string, ModelFactory>& registry() {
-    static std::map<std::string, ModelFactory> known = {
-        {"cnn", factory_of<Cnn<Norms::none>>()},
-        {"cnn-bn", factory_of<Cnn<Norms::by_batch>>()},
-        {"densenet121", models::densenet121},
-        {"efficientnet_b0", models::efficientnet_b0},
-        {"efficientnet_b7", models::efficientnet_b7},
-        {"gpt", models::token_decoder},
-        {"mlp", factory_of<Mlp>()},
-        {"resnet18", models::resnet18},
-        {"resnet34", models::resnet34},
-        {"resnet50", models::resnet50},
-        {"unet", models::pixel_classifier},
-        {"vit_b_16", models::vit_b_16}};
+    static std::map<std::string, ModelFactory> known = [] {
+        auto all = models::convolutional_models();
+        all.insert({{"cnn", factory_of<Cnn<Norms::none>>()},
+                    {"cnn-bn", factory_of<Cnn<Norms::by_batch>>()},
+                    {"gpt", models::token_decoder},
+                    {"mlp", factory_of<Mlp>()},
+                    {"vit_b_16", models::vit_b_16}});
+        return all;
+    }();
     return known;
 }
 

@@ -51,7 +51,7 @@ PeerRequest read_request(const std::filesystem::path& path) {
 
 std::shared_ptr<Classifier> asked_model(const PeerRequest& request) {
     torch::manual_seed(1);
-    if (request.model == "unet") return models::unet(request.shape, {}, 8);
+    if (request.model == "unet") return models::unet(request.shape, {.width = 8});
     if (request.model == "gpt")
         return models::gpt({.vocabulary = 97, .context = 16, .layers = 3, .heads = 4, .width = 32},
                            {});

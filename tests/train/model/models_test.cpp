@@ -194,7 +194,7 @@ TEST(Gpt, SeesNoLaterToken) {
 
 TEST(Unet, GivesLogitsForEachPixelOfAnyImage) {
     for (const ModelShape& shape : {ModelShape{1, 16, 16, 2}, ModelShape{3, 37, 50, 5}}) {
-        const auto model = unet(shape, {}, 4);
+        const auto model = unet(shape, {.width = 4});
         const Tensor logits = model->forward(images(2, shape));
         EXPECT_EQ(logits.sizes(), (Sizes{2, shape.classes, shape.height, shape.width}));
         logits.sum().backward();
