@@ -14,7 +14,7 @@
 #include "lockstep/plan/settings.hpp"
 
 #include "replica/device_graph.hpp"
-#include "replica/update_loops.hpp"
+#include "replica/optimizer.hpp"
 #include "task/field_input.hpp"
 
 #include <filesystem>

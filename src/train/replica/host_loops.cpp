@@ -2,7 +2,7 @@
 #include "lockstep/comm/exact_sum.hpp"
 #include "lockstep/comm/flat_layout.hpp"
 
-#include "replica/update_loops.hpp"
+#include "replica/optimizer.hpp"
 
 #include <array>
 #include <bit>

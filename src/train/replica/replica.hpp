@@ -14,9 +14,7 @@
 
 #include "leaves/leaf_graph.hpp"
 #include "model/model.hpp"
-#include "replica/late_factors.hpp"
 #include "replica/optimizer.hpp"
-#include "replica/update_loops.hpp"
 
 #include <array>
 #include <cstddef>

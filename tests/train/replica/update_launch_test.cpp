@@ -5,9 +5,7 @@
 #include "lockstep/comm/exact_sum.hpp"
 #include "lockstep/core/random.hpp"
 
-#include "replica/late_factors.hpp"
 #include "replica/optimizer.hpp"
-#include "replica/update_loops.hpp"
 
 #include <algorithm>
 #include <array>
