@@ -4,7 +4,7 @@
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "model/wrapped_model.hpp"
+#include "model/model.hpp"
 #include "replica/gpu.hpp"
 #include "replica/replica.hpp"
 #include "simcuda/machine.hpp"

@@ -11,8 +11,8 @@
 
 #include "loop/loop.hpp"
 #include "model/load_weights.hpp"
+#include "model/model.hpp"
 #include "model/model_file.hpp"
-#include "model/wrapped_model.hpp"
 #include "replica/gpu.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/peak_memory.hpp"

@@ -10,7 +10,7 @@
 
 #include "loop/inputs.hpp"
 #include "model/known_errors.hpp"
-#include "model/wrapped_model.hpp"
+#include "model/model.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/peak_memory.hpp"
 #include "task/input.hpp"

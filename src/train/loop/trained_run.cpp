@@ -11,8 +11,8 @@
 
 #include "loop/inputs.hpp"
 #include "model/load_weights.hpp"
+#include "model/model.hpp"
 #include "model/model_file.hpp"
-#include "model/wrapped_model.hpp"
 #include "replica/numerics.hpp"
 #include "schedule/blank_step.hpp"
 #include "task/input.hpp"

@@ -4,9 +4,9 @@
 // next pass may have other weights at the same address.
 //
 // Tested: train/model/precision_test.cpp, e2e/precision_test.cpp (verify over numbers of ranks).
-#include "model/wrapped_model.hpp"
+#include "model/model.hpp"
 
-#include "lockstep/core/error.hpp"
+#include <utility>
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
@@ -16,6 +16,25 @@ namespace lockstep {
 namespace {
 
 constexpr double timing_noise = 1.1;
+
+// A model that computes by another one, whose tensors it has.
+class WrappedModel : public Model {
+  public:
+    explicit WrappedModel(std::unique_ptr<Model> model) : model_(std::move(model)) {}
+
+    NamedTensors forward(const NamedTensors& inputs) override { return model_->forward(inputs); }
+    NamedTensors parameters() const override { return model_->parameters(); }
+    NamedTensors buffers() const override { return model_->buffers(); }
+    NamedTensors frozen() const override { return model_->frozen(); }
+    void freeze(const std::set<std::string>& names) override { model_->freeze(names); }
+    bool has_frozen_in_file() const override { return model_->has_frozen_in_file(); }
+    NamedTensors fixed() const override { return model_->fixed(); }
+    void set_mode(ModelMode mode) override { model_->set_mode(mode); }
+    ModelAuthor author() const override { return model_->author(); }
+
+  private:
+    std::unique_ptr<Model> model_;
+};
 
 /// Acts like torch.autocast(device, dtype) during its lifetime.
 class AutocastScope {

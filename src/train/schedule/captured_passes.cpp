@@ -22,7 +22,7 @@
 // Tested: simcuda/graph_test.cpp, e2e/device_test.cpp, soak/equal_bits.
 
 #include "model/known_errors.hpp"
-#include "model/wrapped_model.hpp"
+#include "model/model.hpp"
 #include "schedule/leaf_passes.hpp"
 #include "schedule/peak_memory.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "leaves/leaf_graph.hpp"
 #include "model/known_errors.hpp"
-#include "model/wrapped_model.hpp"
+#include "model/model.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/peak_memory.hpp"
 

@@ -8,7 +8,7 @@
 #include "lockstep/plan/settings.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
-#include "model/wrapped_model.hpp"
+#include "model/model.hpp"
 #include "replica/replica.hpp"
 #include "schedule/leaf_passes.hpp"
 #include "task/sample_feed.hpp"

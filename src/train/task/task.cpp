@@ -8,7 +8,7 @@
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
 
-#include "model/wrapped_model.hpp"
+#include "model/model.hpp"
 #include "task/field_input.hpp"
 #include "task/input.hpp"
 

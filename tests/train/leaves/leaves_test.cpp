@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "leaves/leaf_scope.hpp"
-#include "model/wrapped_model.hpp"
+#include "model/model.hpp"
 #include "replica/replica.hpp"
 #include "schedule/leaf_passes.hpp"
 #include "train/one_rank.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/model.hpp"
 
-#include "model/wrapped_model.hpp"
+#include "model/model.hpp"
 
 #include <ATen/Functions.h>
 #include <ATen/autocast_mode.h>
