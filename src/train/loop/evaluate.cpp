@@ -9,7 +9,6 @@
 #include "lockstep/run/progress.hpp"
 
 #include "loop/inputs.hpp"
-#include "model/known_errors.hpp"
 #include "model/model.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/peak_memory.hpp"

@@ -24,7 +24,7 @@
 #include "checkpoint/initial_weights.hpp"
 #include "loop/evaluate.hpp"
 #include "loop/inputs.hpp"
-#include "model/known_errors.hpp"
+#include "model/model.hpp"
 #include "replica/gpu.hpp"
 #include "replica/optimizer.hpp"
 #include "replica/replica.hpp"

@@ -14,7 +14,7 @@
 #include "lockstep/run/memory.hpp"
 
 #include "loop/loop.hpp"
-#include "model/known_errors.hpp"
+#include "model/model.hpp"
 
 #include <algorithm>
 #include <fstream>

@@ -12,8 +12,6 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/plan/model_table.hpp"
 
-#include "model/known_errors.hpp"
-
 #include <algorithm>
 #include <cstring>
 #include <map>

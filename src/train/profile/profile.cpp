@@ -4,7 +4,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "model/known_errors.hpp"
 #include "model/model_file.hpp"
 #include "profile/operator_ledger.hpp"
 #include "replica/numerics.hpp"

@@ -6,7 +6,6 @@
 #include "lockstep/core/error.hpp"
 
 #include "model/built_in.hpp"
-#include "model/known_errors.hpp"
 
 #include <algorithm>
 #include <cmath>

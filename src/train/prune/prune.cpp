@@ -9,8 +9,8 @@
 
 #include "loop/trained_run.hpp"
 #include "model/load_weights.hpp"
+#include "model/model.hpp"
 #include "model/model_file.hpp"
-#include "model/wrapped_model.hpp"
 #include "prune/channel_chain.hpp"
 #include "schedule/blank_step.hpp"
 

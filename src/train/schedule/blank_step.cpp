@@ -7,7 +7,6 @@
 #include "lockstep/core/random.hpp"
 
 #include "leaves/leaf_graph.hpp"
-#include "model/known_errors.hpp"
 #include "replica/gradient_hooks.hpp"
 
 #include <algorithm>

@@ -21,7 +21,6 @@
 //
 // Tested: simcuda/graph_test.cpp, e2e/device_test.cpp, soak/equal_bits.
 
-#include "model/known_errors.hpp"
 #include "model/model.hpp"
 #include "schedule/leaf_passes.hpp"
 #include "schedule/peak_memory.hpp"

@@ -4,7 +4,6 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "leaves/leaf_graph.hpp"
-#include "model/known_errors.hpp"
 #include "model/model.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/peak_memory.hpp"
