@@ -4,8 +4,10 @@
 
 #include "lockstep/data/dataset_index.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -32,8 +34,45 @@ struct SegmentPlan {
 
 /// Cuts a file of `file_bytes` with the blocks `blocks` (by field) into segments of about
 /// `usual_bytes`; one block may be larger.
-SegmentPlan plan_segments(const std::vector<std::vector<StoredBlock>>& blocks,
-                          std::uint64_t file_bytes,
-                          std::uint64_t usual_bytes);
+inline SegmentPlan plan_segments(const std::vector<std::vector<StoredBlock>>& blocks,
+                                 std::uint64_t file_bytes,
+                                 std::uint64_t usual_bytes) {
+    SegmentPlan plan;
+    FileSegment now;
+    const auto end = [&] { return now.offset + now.bytes; };
+    const auto close = [&] {
+        const std::uint64_t next = end();
+        if (now.bytes > 0) plan.segments.push_back(std::move(now));
+        now = {.offset = next};
+    };
+    // What lies between blocks is cut anywhere.
+    const auto fill_to = [&](std::uint64_t offset) {
+        while (end() < offset) {
+            if (now.bytes >= usual_bytes) close();
+            now.bytes += std::min(offset - end(), usual_bytes - now.bytes);
+        }
+    };
+    std::vector<PlacedBlock> by_offset;
+    for (std::size_t f = 0; f < blocks.size(); ++f)
+        for (std::size_t b = 0; b < blocks[f].size(); ++b)
+            by_offset.push_back({f, b, blocks[f][b]});
+    std::ranges::stable_sort(by_offset, {}, [](const PlacedBlock& at) { return at.block.offset; });
+    for (PlacedBlock& placed : by_offset) {
+        const StoredBlock& block = placed.block;
+        if (block.offset > file_bytes || block.stored_bytes > file_bytes - block.offset) {
+            plan.cut_off.push_back(std::move(placed));
+        } else if (block.offset < end()) {
+            plan.overlaps.push_back(std::move(placed));
+        } else {
+            fill_to(block.offset);
+            if (now.bytes > 0 && now.bytes + block.stored_bytes > usual_bytes) close();
+            now.bytes += block.stored_bytes;
+            now.blocks.push_back(std::move(placed));
+        }
+    }
+    fill_to(file_bytes);
+    close();
+    return plan;
+}
 
 }  // namespace lockstep
