@@ -3,6 +3,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/record.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/model_table.hpp"
@@ -132,6 +133,13 @@ void check_gpus(const JobRequest& request, const TrainSettings& settings) {
     }
 }
 
+// Root is where file systems are that only the nodes may have.
+bool has_seen_folder_above(fs::path folder) {
+    while (folder.has_relative_path() && !fs::exists(status_of(folder)))
+        folder = folder.parent_path();
+    return folder.has_relative_path();
+}
+
 // A built-in model or a file, for ranks are started by the template's 'lockstep train'.
 void check_model(const std::string& name) {
     if (fs::path(name).has_extension()) {
@@ -224,6 +232,24 @@ int kept_checkpoints(const TrainSettings& settings) {
 }
 
 }  // namespace
+
+void check_output_folders(const JobTemplate& script) {
+    for (const SbatchOptions& part : script.parts)
+        for (const char* name : {"output", "error"}) {
+            const std::string file = value_of(part, name).value_or("");
+            const fs::path folder = (fs::current_path() / value_of(part, "chdir").value_or("") /
+                                     file.substr(0, file.find('%')))
+                                        .parent_path();
+            check(fs::exists(status_of(folder)) || !has_seen_folder_above(folder), [&] {
+                return Error(
+                    "E201",
+                    fmt::format(
+                        "there is no folder '{}' for --{}", printable(folder.string()), name),
+                    "SLURM does not make it: the job would end at once, without a message",
+                    fmt::format("mkdir -p {}", shell_word(folder.string())));
+            });
+        }
+}
 
 void check_ranks_will_run(const SubmitOptions& options,
                           const JobRequest& request,

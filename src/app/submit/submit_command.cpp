@@ -214,6 +214,14 @@ void say_notes(const SubmitPlan& plan, const std::vector<std::string>& notes) {
              "is left of --time {}",
              *lead_s,
              slurm_time_text(*seconds));
+    const bool tasks_differ = plan.script.body.find("SLURM_ARRAY_TASK_ID") != std::string::npos ||
+                              std::ranges::any_of(plan.settings.words, [](const std::string& word) {
+                                  return word.find("%a") != word.npos;
+                              });
+    if (plan.request.last_task && trains(plan.script) && !tasks_differ)
+        once(Level::warn,
+             "all tasks of --array train the same, with the same result; fix: give words with %a, "
+             "such as -- --seed %a");
 }
 
 Error refused(const std::string& words_of_slurm) {
@@ -297,6 +305,7 @@ std::string dry_run_text(const SubmitPlan& plan,
 
 int submit(const SubmitOptions& options, const Invocation& call) {
     const SubmitPlan plan = plan_submit(options, call, find_root(Environment()));
+    check_output_folders(plan.script);
     const auto settings =
         trains(plan.script) ? std::optional(train_settings(options, plan)) : std::nullopt;
     const std::string script = render_script(plan.script, plan.settings);

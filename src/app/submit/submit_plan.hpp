@@ -55,6 +55,9 @@ void check_ranks_will_run(const SubmitOptions& options,
                           const JobRequest& request,
                           const TrainSettings& settings);
 
+/// Errors: E201 for a folder of the job's output that is missing here, if one above it is not.
+void check_output_folders(const JobTemplate& script);
+
 /// What is estimated, in bytes.
 struct JobEstimate {
     std::uint64_t parameters = 0;  ///< 0: not known

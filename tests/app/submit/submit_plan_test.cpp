@@ -102,6 +102,21 @@ TEST_F(SubmitFolder, RefusesWhatIsNotThereOrDoesNotGoTogether) {
     EXPECT_EQ(code({.het_partition = "b", .template_name = "single-node", .chain = 2}), "E106");
 }
 
+TEST_F(SubmitFolder, RefusesAFolderOfOutputThatIsMissing) {
+    const auto text_of = [&](const SbatchOptions& part) {
+        return test::caught_text([&] { check_output_folders({.head = "", .parts = {part}}); });
+    };
+    const std::string here = folder_.path().string();
+    for (const char* name : {"output", "error"})
+        EXPECT_THAT(text_of({{name, here + "/logs/%x/%j.out"}}),
+                    AllOf(HasSubstr(fmt::format("no folder '{}/logs' for --{}", here, name)),
+                          HasSubstr(fmt::format("fix: mkdir -p {}/logs", here))));
+    EXPECT_THAT(text_of({{"output", "logs/%j.out"}, {"chdir", here}}), HasSubstr(here + "/logs"));
+    for (const char* file : {"%j.out", "x.out", "slurm/%x/a", "/seen-by-nodes-only/logs/a"})
+        EXPECT_EQ(text_of({{"output", file}, {"chdir", here}}), "") << file;
+    EXPECT_EQ(text_of({}), "");
+}
+
 TEST_F(SubmitFolder, ASiteSaysWhatItsJobsNeed) {
     write_site("account = \"a\"\nqos = \"long\"\nconstraint = \"a|b\"\nmem = \"8G\"\n");
     const auto by_site = plan({.site = "here"});
