@@ -19,7 +19,7 @@ static_assert(std::atomic<int>::is_always_lock_free);
 
 std::atomic<int> requests{0};
 std::atomic<bool> second_ends{false};
-std::atomic<std::int64_t> newest_request_ms{0};
+std::atomic<std::int64_t> newest_request_ms{0}, first_interrupt_ms{0};
 
 std::atomic<std::atomic<std::uint64_t>*> mirror{nullptr};
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -34,13 +34,19 @@ void raise_request(StopRequest wanted) {
     }
 }
 
-void count_request() {
-    constexpr std::int64_t same_ms = 1000;
+// timeout(1) and shells send a signal to a process and to its group: twice, for one request.
+constexpr std::int64_t same_ms = 1000;
+
+std::int64_t now_ms() {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
-    const std::int64_t now_ms = now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-    const std::int64_t before_ms = newest_request_ms.exchange(now_ms);
-    if (requests.load() == 0 || now_ms - before_ms > same_ms) ++requests;
+    return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+void count_request() {
+    const std::int64_t now = now_ms();
+    const std::int64_t before_ms = newest_request_ms.exchange(now);
+    if (requests.load() == 0 || now - before_ms > same_ms) ++requests;
 }
 
 void on_signal(int signal) {
@@ -52,8 +58,11 @@ void on_signal(int signal) {
             end_process(requeue);
         return raise_request(StopRequest::save_and_requeue);
     }
-    if (request.load() == static_cast<int>(StopRequest::interrupt)) end_process(130);
-    raise_request(StopRequest::interrupt);
+    if (request.load() != static_cast<int>(StopRequest::interrupt)) {
+        first_interrupt_ms = now_ms();
+        return raise_request(StopRequest::interrupt);
+    }
+    if (now_ms() - first_interrupt_ms.load() > same_ms) end_process(130);
 }
 
 sigset_t stop_signals() {

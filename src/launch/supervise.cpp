@@ -8,7 +8,7 @@
 //     first Ctrl-C: ranks work    --> sigtimedwait -- USR2 --> passes it on  -->  save, end
 //                   not yet       --> sigtimedwait -- TERM, KILL --> gone         (nothing was
 //                   done)
-//     second Ctrl-C               --> sigtimedwait -- KILL --> gone
+//     Ctrl-C a second later       --> sigtimedwait -- KILL --> gone
 //     kill -9                     --> gone             the kernel kills mpirun, too
 //
 // mpirun has its own process group: Ctrl-C on the terminal must reach the supervisor alone;
@@ -166,6 +166,8 @@ int exit_code_of(int status,
     const bool is_of_ranks = is_exit_code_of_ranks(code);
     const bool is_killed = is_of_ranks && code > 128 && code != by_interrupt;
     const bool has_saved = code == static_cast<int>(ExitCode::saved_please_requeue);
+    if (interrupted && is_killed && ranks.are_here && ranks.tell_early_end)
+        return ranks.tell_early_end(ExitCode::interrupted);
     if (interrupted && (is_killed || has_saved)) return by_interrupt;
     if (WIFSIGNALED(status) && is_crash(WTERMSIG(status)))
         throw launcher_crashed(WTERMSIG(status), stage, next_start(ranks));
@@ -185,7 +187,10 @@ class Supervision {
         : launcher_(launcher), ranks_(ranks) {}
 
     void take(int signal) {
+        constexpr double same_s = 1;  // timeout(1) sends INT to this process and to its group
+        if (signal == SIGINT && interrupts_ > 0 && now_s() - first_interrupt_s_ < same_s) return;
         if (signal == SIGINT && ++interrupts_ > 1) return launcher_.send(SIGKILL);
+        if (signal == SIGINT) first_interrupt_s_ = now_s();
         if (first_signal_ == 0) first_signal_ = signal;
         is_owed_ = true;
         deliver();
@@ -280,7 +285,7 @@ class Supervision {
     const SupervisedRanks& ranks_;
     int interrupts_ = 0, first_signal_ = 0;
     bool is_owed_ = false, have_begun_ = false, is_ended_on_request_ = false;
-    double waited_s_ = 0, gone_s_ = 0, given_up_s_ = 0;
+    double waited_s_ = 0, gone_s_ = 0, given_up_s_ = 0, first_interrupt_s_ = 0;
     std::optional<double> ending_since_s_;
     std::optional<Error> fault_;
 };

@@ -61,10 +61,19 @@ TEST(SignalGuard, EndsTheProcessAtTheSecondInterruptAndWhileNothingHasBegunAtThe
     EXPECT_EQ(exit_of_child([] {
                   const SignalGuard guard;
                   ::raise(SIGINT);
+                  ::raise(SIGINT);
                   if (stop_requested() != StopRequest::interrupt) ::_exit(1);
+                  ::usleep(1'100'000);
                   ::raise(SIGINT);
               }),
               130);
+    EXPECT_EQ(exit_of_child([] {
+                  const SignalGuard guard;
+                  ::raise(SIGINT);
+                  ::raise(SIGINT);
+                  ::_exit(7);
+              }),
+              7);
 }
 
 TEST(SignalGuard, CountsRequestsThatAreNotTheSameAndShowsTheLastSignalInTheMirror) {

@@ -236,6 +236,14 @@ TEST(Supervise, ASecondInterruptEndsAStubbornChild) {
     const char* again = "for i in {1..150}; do sleep 0.2; kill -INT $PPID; done";
     EXPECT_EQ(supervise(after("INT", again, ignores), {}, at_work()), 130);
     EXPECT_EQ(supervise(after("INT", again, ignores), {}, not_begun()), 130);
+    SupervisedRanks ranks = at_work();
+    ranks.tell_early_end = [](ExitCode usual) { return static_cast<int>(usual) + 1000; };
+    EXPECT_EQ(supervise(after("INT", again, ignores), {}, ranks), 1130);
+}
+
+TEST(Supervise, AnInterruptThatComesTwiceWithinASecondIsOne) {
+    const char* again = "trap 'kill -INT $PPID; sleep 0.3; exit 0' USR2";
+    EXPECT_EQ(supervise(after("INT", work, again), {}, at_work()), 0);
 }
 
 TEST(LaunchLimits, RaiseWhatMayBeRaisedAndNameWhatMayNot) {
