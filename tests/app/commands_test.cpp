@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/doctor.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/process.hpp"
@@ -110,6 +111,18 @@ TEST(Explain, KnowsEveryCode) {
                               entry.title,
                               static_cast<int>(entry.exit_code),
                               entry.text));
+}
+
+TEST(Explain, KnowsEveryCheckOfTheDoctor) {
+    for (const DoctorCheck& check : doctor_checks())
+        EXPECT_EQ(output_of({"explain", std::string(check.id)}),
+                  fmt::format("{}: {} ({} of 'lockstep doctor')\n\n{}\nfix: {}\n",
+                              check.id,
+                              check.title,
+                              severity_name(check.severity),
+                              check.why,
+                              check.fix));
+    EXPECT_EQ(output_of({"explain", "c2"}), output_of({"explain", "C2"}));
 }
 
 TEST(Explain, TakesLowerCaseAndExitCodes) {

@@ -53,7 +53,7 @@ lockstep: error E101: unexpected argument 'more'<same>
 # 64 command_line UnknownErrorCode
 $ explain E999
 lockstep: error E101: no error has code 'E999'
-  fix: give a code as error messages show it, for example E204, or an exit code
+  fix: give a code as messages show it, for example E204 or C2, or an exit code
 # 64 every_rank UnknownModel
 $ train --data <data> --run <tmp>/run --model cnm
 lockstep: error E103: no model 'cnm'<same>

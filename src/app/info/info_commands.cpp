@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/doctor.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
@@ -189,16 +190,29 @@ int explain_exit(const std::string& word, std::int64_t code) {
     return 0;
 }
 
+int explain_check(const DoctorCheck& check) {
+    print_once(fmt::format("{}: {} ({} of 'lockstep doctor')\n\n{}\nfix: {}\n",
+                           check.id,
+                           check.title,
+                           severity_name(check.severity),
+                           check.why,
+                           check.fix));
+    return 0;
+}
+
 int explain(const std::string& word) {
     if (const auto number = parse_integer(word)) return explain_exit(word, *number);
     std::string code = word;
     for (char& c : code) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    const auto checks = doctor_checks();
+    const auto found = std::ranges::find(checks, code, &DoctorCheck::id);
+    if (found != checks.end()) return explain_check(*found);
     const ErrorEntry* entry = find_error(code);
     check(entry != nullptr, [&] {
         return Error("E101",
                      fmt::format("no error has code '{}'", printable(code)),
                      "",
-                     "give a code as error messages show it, for example E204, or an exit code");
+                     "give a code as messages show it, for example E204 or C2, or an exit code");
     });
     print_once(fmt::format("{}: {} (exit code {})\n\n{}\n",
                            entry->code,
@@ -292,8 +306,8 @@ Command explain_command() {
             .summary = "explain an error code, or an exit code",
             .usage = "lockstep explain CODE",
             .text =
-                "The long text behind a message such as 'error E204: ...', or what it means "
-                "that a\ncommand ended with 75.\n",
+                "The long text behind a message such as 'error E204: ...', what a check of the\n"
+                "doctor is for, such as C2, or what it means that a command ended with 75.\n",
             .positionals = 1,
             .run = [](const Invocation& call) { return explain(call.positionals[0]); }};
 }
