@@ -124,13 +124,15 @@ TEST_F(Traces, AreMergedIntoOneFile) {
 TEST_F(Traces, EndWithTheRun) {
     EXPECT_THAT(run_lockstep({"trace", "merge", resumed()}),
                 ends(66, "error E201: no start of run"));
+    EXPECT_THAT(traced_train(resumed(), 1, 8, {"--trace", "steps=7-8"}),
+                says("--trace steps=7-8: these steps are done, and this start traces none"));
     ASSERT_THAT(traced_train(resumed(), 1, 10, {"--trace", "steps=9-20"}), ends(0));
-    const StepTrace trace = read_trace(trace_path(RunPaths{resumed()}.logs(2), 0));
+    const StepTrace trace = read_trace(trace_path(RunPaths{resumed()}.logs(3), 0));
     std::vector<std::int64_t> steps;
     for (const TraceSlice& slice : trace.slices)
         if (slice.kind == SliceKind::step) steps.push_back(slice.step);
     EXPECT_THAT(steps, ElementsAre(9, 10));
-    EXPECT_THAT(run_lockstep({"trace", "merge", resumed()}), says("start 2: "));
+    EXPECT_THAT(run_lockstep({"trace", "merge", resumed()}), says("start 3: "));
     EXPECT_THAT(run_lockstep({"trace", "merge", resumed(), "--incarnation", "1"}), ends(66));
 }
 

@@ -23,6 +23,7 @@
 #include "lockstep/run/control.hpp"
 #include "lockstep/run/memory.hpp"
 #include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/trace.hpp"
 
 #include "loop/loop.hpp"
 
@@ -156,6 +157,11 @@ void set_out(const LoopParts& parts) {
                            .loss_scale = found->loss_scale,
                            .resumed = found->step};
         once(Level::info, "resumed from step {} (epoch {})", found->step, found->epoch);
+        if (const TraceSteps& trace = parts.start.settings.trace;
+            trace.last > 0 && trace.last <= found->step)
+            once(Level::info,
+                 "--trace {}: these steps are done, and this start traces none",
+                 trace_steps_text(trace));
     }
     agree_on_torch(parts.start.ranks, [&] {
         const InputKernels* const kernels = parts.engine.kernels();
