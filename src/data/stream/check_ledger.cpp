@@ -220,8 +220,8 @@ std::vector<fs::path> files_of(const fs::path& folder) {
     check(fs::is_directory(folder), [&] {
         return Error("E201",
                      fmt::format("'{}' does not exist", folder.string()),
-                     "a run has a ledger if it was trained with --ledger",
-                     "give the run's directory");
+                     "",
+                     "give the directory of a run that was trained with --ledger");
     });
     std::vector<fs::path> paths;
     for (const auto& entry : fs::directory_iterator(folder))

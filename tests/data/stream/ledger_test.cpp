@@ -314,6 +314,8 @@ TEST_F(Ledger, RefusesToWriteOverAnother) {
 
 TEST_F(Ledger, SaysWhereThereIsNone) {
     EXPECT_EQ(caught_code([&] { check_ledger(folder()); }), "E201");
+    EXPECT_THAT(test::caught_text([&] { check_ledger(folder()); }),
+                HasSubstr("give the directory of a run that was trained with --ledger"));
     fs::create_directories(folder());
     EXPECT_EQ(caught_code([&] { check_ledger(folder()); }), "E228");
     temp_.file("ledger/rank-00000.1.ledger", std::string(200, 'x'));
