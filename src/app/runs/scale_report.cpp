@@ -199,7 +199,7 @@ constexpr std::pair<StepPart, const char*> remedies[] = {
     {StepPart::reducing,
      "'lockstep bench comm' says what the network can give; a larger --batch hides more of it"},
     {StepPart::waiting,
-     "'lockstep logs RUN' shows each rank's phases, 'lockstep map' what ranks share"},
+     "'lockstep report RUN' shows which ranks are slow, 'lockstep map' what ranks share"},
     {StepPart::saving, "--checkpoint-every"}};
 
 // Returns advice on the largest number of ranks, if a tenth or more is lost.
