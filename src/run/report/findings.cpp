@@ -326,8 +326,11 @@ Found find_uneven_leaves(const Evidence& seen) {
     const auto ranks = std::ssize(seen.run.ranks);
     if (ranks < 2 || leaves < ranks || leaves > most_leaves || leaves % ranks == 0) return {};
     const std::int64_t most = leaves / ranks + 1;
+    const bool lack_cores = std::ranges::any_of(seen.run.ranks, [](const RankFigures& rank) {
+        return rank.place && rank.place->sharers > rank.place->cores;
+    });
     std::int64_t better = ranks;
-    while (leaves % better != 0) ++better;
+    while (leaves % better != 0) better += lack_cores ? -1 : 1;
     return warning(
         "uneven_leaves",
         fmt::format(

@@ -83,6 +83,9 @@ TEST_F(Findings, NameUnevenLeaves) {
     EXPECT_THAT(said("uneven_leaves"),
                 has("V = 4 leaves on 3 ranks: 1 of them compute 2, the others 1; at most 67 % of",
                     "lockstep train --np 4"));
+    for (RankFigures& rank : run_.ranks) rank.place = {.cores = 2, .sharers = 3};
+    EXPECT_THAT(said("uneven_leaves"), has("lockstep train --np 2"))
+        << "more ranks would not start where there are too few cores";
 }
 
 TEST_F(Findings, NameWaitingThatNoStragglerExplains) {
