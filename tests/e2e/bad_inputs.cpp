@@ -50,6 +50,11 @@ lockstep: error E105: --run is missing<same>
 $ train --data <data> --run <tmp>/run more
 lockstep: error E101: unexpected argument 'more'<same>
   fix: usage: lockstep train --data DIR --run DIR [--np N] [options]
+# 64 command_line NoCheckLeft
+$ doctor --preflight --only T
+lockstep: error E106: --only, --skip and --preflight leave no check<same>
+  why: --preflight leaves out slow checks, such as all of family T
+  fix: drop one of them
 # 64 command_line UnknownErrorCode
 $ explain E999
 lockstep: error E101: no error has code 'E999'

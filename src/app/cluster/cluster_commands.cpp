@@ -156,7 +156,16 @@ bool examine_all(const DoctorOptions& options, const ProcessContext& process) {
     const Communicator& world = process.ranks;
     DoctorSelection selection{options.only, options.skip};
     if (options.preflight) selection.slowest = Pace::fast;
-    const auto checks = agree(world, [&] { return selected_checks(selection).size(); });
+    const auto checks = agree(world, [&] {
+        const std::size_t count = selected_checks(selection).size();
+        check(count > 0, [] {
+            return Error("E106",
+                         "--only, --skip and --preflight leave no check",
+                         "--preflight leaves out slow checks, such as all of family T",
+                         "drop one of them");
+        });
+        return count;
+    });
     const std::vector<DoctorFacts> all = facts_of_all(options, process);
     const std::string verdict = from_root(world, [&] {
         const auto findings = run_checks(all, selection);
