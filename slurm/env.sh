@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a SLURM job says to Open MPI, UCX, NCCL and OpenMP, and why. Included by job.sh; to be included
 # by your own scripts. A value that is set already stays. Edit here, or export before sbatch:
-#   NETWORK_INTERFACE=ib0     the interface that all nodes share (a site preset names it)
+#   NETWORK_INTERFACE=ib0     the interface that all nodes share (a site preset names it); it has to be there
 #   MODULES="gcc/12 openmpi/4.1"     to be loaded; a job without one of them ends
 
 # default NAME VALUE: exported unless the user or the site has set it.
@@ -48,6 +48,11 @@ default PRTE_MCA_oob_tcp_keepalive_intvl 5
 default PRTE_MCA_oob_tcp_keepalive_probes 3
 # One network for start-up and messages. Otherwise Open MPI takes every interface that is up, and
 # waits for ever on one that leads nowhere from another node (docker0, virbr0).
+if [[ ${NETWORK_INTERFACE:-} =~ ^[[:alnum:]._-]+$ && ! -e /sys/class/net/$NETWORK_INTERFACE ]]; then
+    echo "env.sh: error: node $(hostname) has no network interface '$NETWORK_INTERFACE'" >&2
+    echo "  fix: NETWORK_INTERFACE, as one of those that it has: $(cd /sys/class/net && echo *)" >&2
+    exit 66
+fi
 if [[ -n ${NETWORK_INTERFACE:-} ]]; then
     default OMPI_MCA_oob_tcp_if_include "$NETWORK_INTERFACE"
     default PRTE_MCA_prte_if_include "$NETWORK_INTERFACE"
