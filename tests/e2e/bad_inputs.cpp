@@ -230,6 +230,11 @@ $ train --data <tmp> --run <tmp>/run --model mlp
 lockstep: error E216: '<tmp>' is no data set
   why: it has no manifest.json
   fix: make one with 'lockstep data pack', or check the path
+# 65 first_rank FolderOfDataSets
+$ train --data <data>/.. --run <tmp>/run --model mlp
+lockstep: error E216: '<data>/..' is no data set
+  why: it has no manifest.json
+  fix: give one that is in it, such as '<data>/../train'
 # 65 first_rank ShardIsAZip
 $ train --data <tmp>/bad --run <tmp>/run --model mlp
 lockstep: error E203: '<tmp>/bad/train-00000-of-00001.h5' is not HDF5

@@ -381,11 +381,14 @@ std::string read_manifest_text(const fs::path& folder) {
     const bool is_missing =
         !fs::is_directory(status) || fs::status(path, failed).type() == fs::file_type::not_found;
     check(!is_missing, [&] {
+        const fs::path below = folder / "train";
+        const bool has_one = fs::exists(fs::status(below / manifest_name, failed));
         return Error("E216",
                      fmt::format("'{}' is no data set", folder.string()),
                      fs::is_directory(status) ? fmt::format("it has no {}", manifest_name)
                                               : "it is a file, not a folder",
-                     "make one with 'lockstep data pack', or check the path");
+                     has_one ? fmt::format("give one that is in it, such as '{}'", below.string())
+                             : "make one with 'lockstep data pack', or check the path");
     });
     return read_file(path);
 }
