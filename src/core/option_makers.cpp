@@ -85,6 +85,13 @@ std::optional<Period> readable_period(const std::string& text) {
     return Period{found->second.first, *count * found->second.second};
 }
 
+// "gpu" is near to "cpu" by its letters only.
+std::string meant_choice(const std::string& text, const std::vector<std::string>& words) {
+    if (text != "gpu" && text != "cuda") return did_you_mean(text, words);
+    const auto same = std::ranges::find(words, text == "gpu" ? "cuda" : "gpu");
+    return same == words.end() ? "" : did_you_mean(*same, words);
+}
+
 }  // namespace
 
 Option flag_option(const std::string& spec, bool& target, const std::string& help) {
@@ -187,7 +194,7 @@ Option choice_option(const std::string& spec,
             return Error("E103",
                          subject(name, given),
                          fmt::format("it must be one of {}", fmt::join(words, ", ")),
-                         did_you_mean(given.text, words));
+                         meant_choice(given.text, words));
         });
         choose(static_cast<std::size_t>(found - words.begin()));
     };

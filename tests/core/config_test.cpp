@@ -261,6 +261,17 @@ TEST(SomeOption, TakesSomeOfItsWordsEachOnce) {
               "  why: 'tre' is none of all, ring, tree\n  fix: did you mean 'tree'?");
 }
 
+TEST(ChoiceOption, TakesNoGpuForACpu) {
+    char value = 'a';
+    const auto said = [&](const char* word, const char* own) {
+        return text_of(
+            choice_option("device", value, {{"auto", 'a'}, {"cpu", 'c'}, {own, 'g'}}, ""), word);
+    };
+    EXPECT_THAT(said("gpu", "cuda"), testing::EndsWith("fix: did you mean 'cuda'?"));
+    EXPECT_THAT(said("cuda", "gpu"), testing::EndsWith("fix: did you mean 'gpu'?"));
+    EXPECT_THAT(said("gpu", "none"), testing::EndsWith("one of auto, cpu, none"));
+}
+
 TEST(FilledAndPathOption, TakeAnythingButNothing) {
     std::string hosts;
     std::filesystem::path run;
