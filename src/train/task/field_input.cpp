@@ -307,7 +307,7 @@ class ImageInput : public FieldInput {
 class MaskInput : public FieldInput {
   public:
     MaskInput(const Field& field, const FieldInput& image, std::int64_t outside)
-        : stored_(make_raw_input(field)), image_(image), outside_(outside) {}
+        : stored_(make_raw_input(field, {})), image_(image), outside_(outside) {}
 
     ImageShape shape() const override { return {1, image_.shape().height, image_.shape().width}; }
 
@@ -371,7 +371,10 @@ std::unique_ptr<FieldInput> make_field_input(const Field& field,
     return std::make_unique<NumberInput>(field, pipeline, statistics);
 }
 
-std::unique_ptr<FieldInput> make_raw_input(const Field& field) {
+std::unique_ptr<FieldInput> make_raw_input(const Field& field, const TransformPipeline& pipeline) {
+    if (!is_image(field))
+        check_untransformed(
+            pipeline, fmt::format("field '{}' holds none", field.name), "drop --transform");
     return std::make_unique<RawInput>(field);
 }
 

@@ -115,8 +115,9 @@ class FieldInput {
 /// Returns the rows as they are stored, [samples, ...], in their own memory.
 at::Tensor stored_rows(std::span<const std::byte> rows, const Field& field, std::size_t samples);
 
-/// The numbers as they are stored, [n, ...]: whole ones of any type as i64, others as f32.
-std::unique_ptr<FieldInput> make_raw_input(const Field& field);
+/// The numbers as they are stored, [n, ...]: whole ones of any type as i64, others as f32. Errors:
+/// E248 if `pipeline` does more than normalise what is no image.
+std::unique_ptr<FieldInput> make_raw_input(const Field& field, const TransformPipeline& pipeline);
 
 /// Makes the input of masks for a model that compares them itself: i64 [n, H, W], moved as `image`
 /// moves its images. Borrows `image`.

@@ -154,11 +154,13 @@ std::vector<GivenInput> given_inputs(const DatasetIndex& index, const TrainSetti
     for (const std::size_t place : input_places(index, settings.inputs)) {
         const Field& field = index.fields()[place];
         const std::size_t i = inputs.size();
+        const bool are_tokens = field.name == "tokens";
         const bool is_looked_up = i < wanted.size() && wanted[i].vocabulary > 0 && !is_real(field);
-        inputs.push_back({place,
-                          settings.task.kind == TaskKind::program
-                              ? is_learned(field.name) || field.name == "tokens"
-                              : is_looked_up && settings.task.kind != TaskKind::next_token});
+        inputs.push_back(
+            {place,
+             settings.task.kind == TaskKind::program
+                 ? is_learned(field.name) || are_tokens
+                 : (is_looked_up || are_tokens) && settings.task.kind != TaskKind::next_token});
     }
     return inputs;
 }
@@ -262,14 +264,14 @@ InputReader::InputReader(const DatasetIndex& index,
         if (find_built_in(settings.model.name) != nullptr)
             check_dimensions(index, place, volume_dimensions - 1, "built-in models take");
         if (is_raw) check_same_classes(index, field, statistics.fields()[learned[i]]);
-        const bool is_transformed = !has_several || is_image(field);
-        sources_.push_back(
-            {place,
-             is_raw ? make_raw_input(field)
-                    : make_field_input(
-                          field,
-                          is_transformed ? pipeline : TransformPipeline(),
-                          normalised_as(statistics.fields()[learned[i]], settings.normalise))});
+        const TransformPipeline used =
+            !has_several || is_image(field) ? pipeline : TransformPipeline();
+        sources_.push_back({place,
+                            is_raw ? make_raw_input(field, used)
+                                   : make_field_input(field,
+                                                      used,
+                                                      normalised_as(statistics.fields()[learned[i]],
+                                                                    settings.normalise))});
     }
     move_masks(pipeline, settings);
     for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -38,8 +38,8 @@ struct GivenInput {
     bool is_number(const DatasetIndex& index) const;  ///< neither raw nor tokens
 
     std::size_t place;
-    /// Given as it is stored: what a model compares itself, and whole numbers for a program that
-    /// takes such.
+    /// Given as it is stored: what a model compares itself, whole numbers for a program that takes
+    /// such, and tokens of every task but next-token, which holds back the last one.
     bool is_raw;
 };
 

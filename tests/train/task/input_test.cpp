@@ -49,12 +49,27 @@ TEST_F(Inputs, MayBeOneNumberASampleAndAreTransformedIfOneIsAnImage) {
     ASSERT_EQ(two.further.size(), 1U);
     EXPECT_EQ(two.further[0].channels * two.further[0].height * two.further[0].width, 1);
     EXPECT_EQ(shape("age").channels, 1);
+}
+
+TEST_F(Inputs, AreAllTokensUnlessTheNextOneIsLearned) {
+    for (const char* model : {"own.so", "own.pt"}) {
+        settings_.model.name = model;
+        EXPECT_EQ(shape("tokens").width, 4) << model;
+        EXPECT_EQ(shape("tokens").vocabulary, 5) << model;
+        EXPECT_EQ(shape("age,tokens").further.at(0).width, 4) << model;
+    }
+    settings_.task.kind = TaskKind::next_token;
+    EXPECT_EQ(shape("tokens").width, 3);
+}
+
+TEST_F(Inputs, AreTransformedIfOneIsAnImage) {
     EXPECT_EQ(shape("age,images", "resize 8x8").further[0].height, 8);
     const auto refused = [&](const std::string& inputs, const std::string& transform) {
         return test::caught_code([&] { shape(inputs, transform); });
     };
     EXPECT_EQ(refused("age,tokens", "resize 8x8"), "E248");
     EXPECT_EQ(refused("age", "resize 8x8"), "E248");
+    EXPECT_EQ(refused("tokens", "resize 8x8"), "E248");
     EXPECT_EQ(refused("images,age", "mixup 0.2"), "E248");
 }
 
