@@ -400,10 +400,12 @@ void Replica::store_buffers(const std::vector<at::Tensor>& buffers,
     if (!increments.empty()) at::_foreach_copy_(views.counters, increments);
 }
 
-// Of counters, since the step began.
+// Of counters, since the step began. Flags count as 0 and 1: LibTorch subtracts no bool.
 std::vector<at::Tensor> Replica::increments() const {
     const at::NoGradGuard no_gradients;
-    return counters_.empty() ? counters_ : at::_foreach_sub(counters_, starts_);
+    std::vector<at::Tensor> now;
+    for (const at::Tensor& counter : counters_) now.push_back(counter.to(at::kLong));
+    return now.empty() ? now : at::_foreach_sub(now, starts_);
 }
 
 // The device has seen the numbers of the last time: the host waits for it once a step.

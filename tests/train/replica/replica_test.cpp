@@ -239,6 +239,32 @@ TEST_F(TwoLeaves, CountersComeBack) {
     EXPECT_THROW(replica.start({{"norm1.num_batches_tracked", 1}}), Error);
 }
 
+/// As of a layer that its first batch sets up.
+struct WithFlag : Classifier {
+    WithFlag() { register_parameter("w", torch::ones({1})); }
+    at::Tensor forward(const at::Tensor& x) override {
+        begun.fill_(true);
+        return x * parameters()[0];
+    }
+    at::Tensor begun = register_buffer("begun", torch::zeros({}, torch::kBool));
+};
+
+TEST(Flags, AreCountersOfOneAtMost) {
+    const auto module = std::make_shared<WithFlag>();
+    const TreePlan plan(2, 1);
+    Replica replica(test::parts_of(module, plan));
+    replica.start(replica.counters());
+    for (const std::int64_t number : {1, 2}) {
+        take_step(replica,
+                  [&](int) { module->forward(torch::ones({4})).sum().backward(); },
+                  {.number = number, .rate = 1e-3});
+        EXPECT_EQ(replica.counters(), (Counters{{"begun", 1}}));
+        EXPECT_TRUE(module->begun.item<bool>());
+    }
+    replica.start({{"begun", 0}});
+    EXPECT_FALSE(module->begun.item<bool>());
+}
+
 /// y = always x, with a parameter that some steps use, one that none does, and a frozen one.
 struct Partly : Classifier {
     Partly() {
