@@ -68,14 +68,17 @@ Mistake fits_no_target(const std::string& model) {
 }
 
 std::vector<Mistake> mistakes() {
+    const std::string none_learns =
+        "leave requires_grad true for those that are to learn when it is made, and register them: "
+        "a plain list of layers registers none";
     return {
-        unusable("AllFrozen", "it has no parameter that learns"),
+        unusable("AllFrozen", "it has no parameter that learns", none_learns),
         on_one_rank(unusable("BoolBuffer", "buffer 'mask' holds 4 values of type Bool")),
         on_one_rank(unusable(
             "DoubleParameter",
             "parameter 'scale' is Double, not f32",
             "call net.float() before the model is exported or saved; in C++, to(torch::kFloat)")),
-        on_one_rank(unusable("NoParameter", "it has no parameter that learns")),
+        on_one_rank(unusable("NoParameter", "it has no parameter that learns", none_learns)),
         on_one_rank(unusable("Tied",
                              "'again' and 'last.weight' are one tensor",
                              "register it once, and use it in forward() as often as you like")),

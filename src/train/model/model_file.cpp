@@ -83,7 +83,12 @@ void check_tensors(const Model& model, const std::string& name) {
             "make parameters f32, buffers f32 or single whole numbers, each its own and finite");
     };
     const NamedTensors parameters = model.parameters();
-    check(!parameters.empty(), [&] { return fail("it has no parameter that learns"); });
+    check(!parameters.empty(), [&] {
+        return unusable(name,
+                        "it has no parameter that learns",
+                        "leave requires_grad true for those that are to learn when it is made, and "
+                        "register them: a plain list of layers registers none");
+    });
     const auto check_is_f32 = [&](const NamedTensor& one, const char* kind) {
         check(one.tensor.scalar_type() == at::kFloat, [&] {
             return unusable(name,
