@@ -43,7 +43,7 @@ NamedTensors kept_by_file(const Model& model) {
 void check_frozen(const NamedTensor& frozen,
                   const at::Tensor& values,
                   const fs::path& path,
-                  WeightsFor use) {
+                  const std::string& fix) {
     check(frozen.tensor.to(torch::kFloat32).equal(values), [&] {
         return Error(
             "E304",
@@ -51,9 +51,7 @@ void check_frozen(const NamedTensor& frozen,
             frozen.name + (frozen.tensor.requires_grad()
                                ? " is another name of a weight that has other values in the file"
                                : " is frozen and has other values in the model's file"),
-            use == WeightsFor::training
-                ? "keep those with --load-skip, or use the model that the weights are of"
-                : "use weights of the run's model");
+            fix);
     });
 }
 
@@ -67,6 +65,28 @@ std::size_t place_of(const std::vector<TensorMeta>& metas, const NamedTensor& wa
                      "use the data that the run was trained on");
     });
     return static_cast<std::size_t>(found - metas.begin());
+}
+
+// Those of a model's file that learned in the run of such a checkpoint.
+NamedTensors frozen_now(const Model& model, const std::vector<TensorMeta>& metas) {
+    if (!model.has_frozen_in_file()) return {};
+    NamedTensors found = model.frozen();
+    std::erase_if(found, [&](const NamedTensor& one) {
+        return std::ranges::count(metas, one.name, &TensorMeta::name) == 0;
+    });
+    return found;
+}
+
+// To keep what these tensors learned there.
+std::string way_with_file(const Model& model, const fs::path& checkpoint, std::int64_t step) {
+    const bool is_script = model.author() == ModelAuthor::user_script;
+    return fmt::format(
+        "give --model {0} beside --from, after: lockstep export {1} --step {2} --format {3} "
+        "--out {0}",
+        is_script ? "all.pt" : "all.pt2",
+        checkpoint.parent_path().parent_path().string(),
+        step,
+        is_script ? "torchscript" : "pt2");
 }
 
 // A tensor of a model, and its place in a checkpoint.
@@ -118,9 +138,9 @@ std::string load_from_run(Model& model, const fs::path& checkpoint, const std::s
     std::set<std::string> names;
     std::vector<std::string> misfits;
     std::vector<FoundTensor> found;
-    for (const NamedTensor& wanted : weights_of(model)) {
+    const auto find = [&](const NamedTensor& wanted) {
         names.insert(wanted.name);
-        if (matches_any(patterns, wanted.name)) continue;
+        if (matches_any(patterns, wanted.name)) return;
         const auto meta = std::ranges::find(metas, wanted.name, &TensorMeta::name);
         if (meta == metas.end())
             misfits.push_back(wanted.name + " is not in it");
@@ -131,9 +151,14 @@ std::string load_from_run(Model& model, const fs::path& checkpoint, const std::s
                                           fmt::join(wanted.tensor.sizes().vec(), ", ")));
         else
             found.push_back({wanted.tensor, static_cast<std::size_t>(meta - metas.begin())});
-    }
+    };
+    for (const NamedTensor& wanted : weights_of(model)) find(wanted);
+    const std::size_t loaded = found.size();
+    const NamedTensors kept = frozen_now(model, metas);
+    NamedTensors copies;
+    for (const auto& [name, tensor] : kept) find(copies.emplace_back(name, tensor.clone()));
     check_patterns_match("load-skip", patterns, names, "the model has no tensor");
-    check(misfits.empty() && !found.empty(), [&] {
+    check(misfits.empty() && loaded > 0, [&] {
         return Error("E304",
                      fmt::format("checkpoint '{}' does not fit the model", checkpoint.string()),
                      misfits.empty() ? "--load-skip leaves nothing to load" : names_text(misfits),
@@ -141,8 +166,13 @@ std::string load_from_run(Model& model, const fs::path& checkpoint, const std::s
                      "model of that run");
     });
     read_into(found, metas, checkpoint, manifest.state.step);
+    for (std::size_t i = 0; i < kept.size(); ++i)
+        check_frozen(kept[i],
+                     copies[i].tensor,
+                     checkpoint,
+                     way_with_file(model, checkpoint, manifest.state.step));
     return fmt::format("weights: {} tensors of '{}' loaded, {} skipped",
-                       found.size(),
+                       loaded,
                        checkpoint.string(),
                        names.size() - found.size());
 }
@@ -181,7 +211,13 @@ std::string load_weights(Model& model,
         if (match.tensor < loadable)
             own.tensor.copy_(values);
         else
-            check_frozen(own, values, file.path(), use);
+            check_frozen(own,
+                         values,
+                         file.path(),
+                         use == WeightsFor::training
+                             ? "keep those with --load-skip, or use the model that the weights "
+                               "are of"
+                             : "use weights of the run's model");
     }
     return fmt::format(
         "weights: {} of {} tensors of the model loaded from '{}', {} of its {} not used",

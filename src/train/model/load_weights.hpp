@@ -30,7 +30,8 @@ std::int64_t load_checkpointed(Model& model, const fs::path& run, const std::str
 
 /// Replaces all of them by those of a checkpoint, of another run perhaps, except names that match
 /// `skip`. Returns a line for the log. Each rank by itself. Errors: E107; E304 naming the tensors
-/// that do not fit; E303, those of load_checkpoint().
+/// that do not fit, also if one is frozen in the model's file and learned something else there;
+/// E303, those of load_checkpoint().
 std::string load_from_run(Model& model, const fs::path& checkpoint, const std::string& skip);
 
 }  // namespace lockstep

@@ -3,7 +3,9 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/tensor_files.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 #include "model/load_weights.hpp"
 #include "schedule/blank_step.hpp"
@@ -158,6 +160,35 @@ TEST(LoadWeights, TakesWhatIsFrozenWithTheModelsOwnValues) {
                   loaded({{"w", 4}, {"frozen", 5}}, "w");
               }),
               "E107: it matches all 1 tensors of the model");
+    EXPECT_TRUE(model->frozen()[0].tensor.equal(torch::full({1, 2}, 5.0F)));
+}
+
+TEST(LoadFromRun, RefusesToForgetWhatIsFrozenNow) {
+    const test::TempDir folder;
+    const auto model = opened(save(folder / "net.pt", [](auto& net) {
+        net.register_parameter("frozen", torch::full({1, 2}, 5.0F), false);
+    }));
+    const fs::path checkpoints = folder / "run/ckpt";
+    fs::create_directories(checkpoints);
+    const auto loaded = [&](std::int64_t step, float frozen, const std::string& skip) {
+        std::vector<float> w(6, float(step)), other(2, frozen);
+        CheckpointSave(Communicator(),
+                       {.root = checkpoints},
+                       {{.step = step},
+                        {{"w", {3, 2}}, {"frozen", {1, 2}}},
+                        {{0, 0, 6, w.data()}, {1, 0, 2, other.data()}}})
+            .finish();
+        load_from_run(*model, list_checkpoints(checkpoints).back().path, skip);
+        return model->parameters()[0].tensor[0][0].item<float>();
+    };
+    EXPECT_EQ(loaded(1, 5, ""), 1);
+    EXPECT_EQ(loaded(2, 6, "frozen"), 2);
+    const auto error = test::caught([&] { loaded(3, 6, ""); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->why(), "frozen is frozen and has other values in the model's file");
+    EXPECT_THAT(error->fix(),
+                testing::AllOf(testing::StartsWith("give --model all.pt beside --from, after: "),
+                               testing::EndsWith(" --step 3 --format torchscript --out all.pt")));
     EXPECT_TRUE(model->frozen()[0].tensor.equal(torch::full({1, 2}, 5.0F)));
 }
 
