@@ -94,6 +94,7 @@ def in_order(net, inputs):
     """(positional, by keyword) inputs, as forward() names its arguments."""
     arguments = inspect.signature(net.forward).parameters.values()
     names = [one.name for one in arguments]
+    places = [one.name for one in arguments if one.kind is not one.KEYWORD_ONLY]
     needed = [a.name for a in arguments if a.default is a.empty and a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)]
     given = {one.name: one for one in inputs}
     wrong = [n for n in given if n not in names]
@@ -102,8 +103,19 @@ def in_order(net, inputs):
         raise Obstacle(f"forward() takes {', '.join(names)}; --input names {', '.join(one.name for one in inputs)}",
                        "give one --input for each argument, with its name")
     ordered = [given[n] for n in names if n in given]
-    count = next((i for i, one in enumerate(ordered) if one.name != names[i]), len(ordered))
+    count = next((i for i, one in enumerate(ordered) if places[i : i + 1] != [one.name]), len(ordered))
     return ordered[:count], ordered[count:]
+
+
+def prepare(net, inputs):
+    """Makes what cannot be copied: lazy layers get their shapes, and weight_norm's weight, computed again by each call, is cut off."""
+    if any(torch.nn.parameter.is_lazy(one) for one in net.parameters()):
+        called(net, inputs, ROWS)
+        print("note: a call with random numbers gave lazy layers their shapes")
+    for part in net.modules():
+        for name, value in vars(part).items():
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+                setattr(part, name, value.detach())
 
 
 def called(module, inputs, rows):
@@ -150,7 +162,8 @@ def obstacle_of(error):
     if "DataDependent" in " ".join(names) or "data-dependent" in text or "Dynamic control flow" in text:
         return Obstacle(f"what the model computes depends on values of its data, at {place_of(error)}",
                         "write that place without if, loops, item() and int() over values of tensors: torch.where(), "
-                        "masks, or sums over all samples")
+                        "masks, or sums over all samples; or keep it: torch.jit.script(net).save('net.pt') writes a "
+                        "file that --model net.pt trains")
     if "specializ" in text or "inferred to be a constant" in text or "Constraints violated" in text:
         asked = re.findall(r"^\s*(\w+ = .*)$", text, re.MULTILINE)
         return Obstacle(f"forward() takes only some numbers of samples or sizes: {'; '.join(asked) or first}",
@@ -178,7 +191,8 @@ def check_graph(program):
         namespace = getattr(node.target, "namespace", "aten")
         if namespace == "higher_order" and "set_grad_enabled" not in target:
             raise Obstacle(f"the model runs a part of itself by {target}{place_of_node(program, node)}",
-                           "write that place without torch.cond, loops over data, checkpointing and autocast")
+                           "write that place without torch.cond, loops over data, checkpointing and autocast, which "
+                           "'lockstep train --precision bf16' replaces")
         if namespace not in ("aten", "higher_order"):
             raise Obstacle(f"the model calls {target}, an operator of another package{place_of_node(program, node)}",
                            "write that place with operators of PyTorch itself")
@@ -224,10 +238,11 @@ def main():
     check_model(net)
     inputs = in_order(net, given)
     try:
+        prepare(net, inputs)
         called(copy.deepcopy(net), inputs, ROWS)
     except Exception as error:
         raise Obstacle(f"the model fails on such inputs by itself: {str(error).strip().splitlines()[0]}\n"
-                       f"  at {place_of(error)}", "give --input the shapes that forward() takes") from error
+                       f"  at {place_of(error)}", "give --input the shapes that forward() takes; f32 are random numbers here, i64 are 0") from error
     program = exported(copy.deepcopy(net), inputs)
     check_graph(program)
     torch.export.save(program, options.out)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model from Python to Lockstep and back: program_round_trip.py LOCKSTEP.
 
-The printed script exports a class that has all kinds of tensors. After some steps of training, both kinds of export
-must give that class the weights with which Lockstep itself predicts. Classes with parameters that are not f32 train
-after the change that their refusal names.
+The printed script exports a class that has all kinds of tensors, and one that cannot be copied. After some steps of
+training, both kinds of export must give the former the weights with which Lockstep itself predicts. Classes with
+parameters that are not f32 train after the change that their refusal names.
 """
 
 import json
@@ -58,6 +58,17 @@ class Other(nn.Module):
         return out.abs() if out.is_complex() else out.float()
 
 
+class Uncopied(nn.Module):
+    """Cannot be copied as it is made: a lazy layer, and one whose weight is computed. Its second input is by keyword only."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.last = nn.LazyLinear(8), nn.utils.weight_norm(nn.Linear(8, 4))
+
+    def forward(self, x, *, scale):
+        return self.last(self.fc(x.flatten(1))) * scale
+
+
 def ended(*words):
     done = subprocess.run([sys.argv[1], *words], capture_output=True, text=True, env={
         **os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "LOCKSTEP_OVERSUBSCRIBE": "1"})
@@ -71,10 +82,10 @@ def lockstep(*words):
     return said
 
 
-def export(model, given, out):
+def export(model, out, *given):
     """As the printed script does, of FILE:NAME."""
     pathlib.Path("lockstep_export.py").write_text(lockstep("export-script"))
-    words = [model, "--input", given, "--out", out]
+    words = [model, *(f"--input={one}" for one in given), "--out", out]
     subprocess.run([sys.executable, "-B", "lockstep_export.py", *words], check=True, stderr=subprocess.DEVNULL)
 
 
@@ -136,7 +147,9 @@ def main():
     sys.argv[1] = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        export(f"{__file__}:make_net", "x=f32[1,6,6]", "net.pt2")
+        export(f"{__file__}:make_net", "net.pt2", "x=f32[1,6,6]")
+        export(f"{__file__}:Uncopied", "uncopied.pt2", "x=f32[1,6,6]", "scale=f32[1]")
+        shown = lockstep("models", "uncopied.pt2")
         features, labels = make_data()
         lockstep("train", "--np", "2", "--data", "data", "--model", "net.pt2", "--run", "run", "--max-steps", "20",
                  "--batch", "60", "--lr", "0.01")
@@ -166,6 +179,7 @@ def main():
                   and torch.equal(answers.argmax(1), theirs.argmax(1))),
             check(f"accuracy, {right} of {SAMPLES}", said is not None and int(said[1]) == right),
         ]
+        results.append(check("a model that cannot be copied", "parameters  336 learn" in shown and "scale: f32" in shown))
         for dtype in (torch.float64, torch.float16, torch.bfloat16):
             name = str(dtype)[6:]
             results.append(check(f"a model of {name}, mended", trains_as_advised(
