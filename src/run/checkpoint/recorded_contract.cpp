@@ -79,7 +79,8 @@ std::int64_t best_step(const fs::path& run) {
 
 constexpr std::string_view of_torch_save =
     "import sys, torch; from safetensors.torch import save_file; "
-    "d = torch.load(sys.argv[1], map_location='cpu'); d = d.get('state_dict', d); "
+    "d = torch.load(sys.argv[1], map_location='cpu'); "
+    "d = next((d[k] for k in ('state_dict', 'model_state_dict', 'model') if k in d), d); "
     "save_file({k: v.clone().contiguous() for k, v in d.items()}, sys.argv[2])";
 constexpr std::string_view of_torch_script =
     "import sys, torch; from safetensors.torch import save_file; "

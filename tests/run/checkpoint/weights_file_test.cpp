@@ -41,6 +41,7 @@ TEST_F(OtherWeights, AreConvertedByACommand) {
     EXPECT_THAT(error("a.pth", zip_of("a/data.pkl")),
                 AllOf(HasSubstr("it begins like a file of torch.save()"),
                       HasSubstr("torch.load(sys.argv[1]"),
+                      HasSubstr("'model_state_dict', 'model') if k in d"),
                       EndsWith("a.pth " + (folder_ / "a.safetensors").string())));
     EXPECT_THAT(error("a.pt", zip_of("a/code/__torch__.py")), HasSubstr("torch.jit.load("));
     EXPECT_THAT(error("old.pth", "\x80\x02\x8a\x0a" + std::string(20, 'x')),
