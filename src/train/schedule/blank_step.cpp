@@ -206,6 +206,14 @@ LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_
     return {.inputs = blank_inputs(shape, rows), .targets = task.blank_targets(rows)};
 }
 
+std::string fix_of_output(const Model& model, const Task& task) {
+    if (model.author() == ModelAuthor::lockstep) return see_models;
+    if (task.takes_metrics())
+        return "return the loss of each sample, [n]: give loss functions reduction=\"none\" (C++: "
+               "at::Reduction::None), and end with .flatten(1).mean(1) if more dimensions are left";
+    return "return that shape from the model's forward(), or use the --task that its output is for";
+}
+
 void check_output_shape(const Model& model,
                         const NamedTensors& outputs,
                         const Task& task,
@@ -229,10 +237,7 @@ void check_output_shape(const Model& model,
                         rows,
                         fmt::join(found, ", "),
                         fmt::join(wanted, ", ")),
-            model.author() == ModelAuthor::lockstep
-                ? see_models
-                : "return that shape from the model's forward(), or use the --task that "
-                  "its output is for");
+            fix_of_output(model, task));
     });
 }
 

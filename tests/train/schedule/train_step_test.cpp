@@ -154,6 +154,27 @@ TEST(BlankStep, OrderIsTheReverseOfUseWithUnreachedParametersLast) {
     EXPECT_THAT(std::vector(order.begin() + 5, order.end()), testing::ElementsAre(2U, 3U));
 }
 
+/// A usual loss of PyTorch: the mean of all samples.
+struct MeanLoss : Crossed {
+    torch::Tensor forward(const torch::Tensor& images) override {
+        return Crossed::forward(images).square().mean();
+    }
+};
+
+TEST(BlankStep, SaysHowALossIsThatOfEachSample) {
+    const auto error = test::caught([&] {
+        run_blank_step(*model_of(std::make_shared<MeanLoss>(), ModelAuthor::user_class),
+                       *make_program_task(),
+                       {1, 2, 2, 1},
+                       5,
+                       {});
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E217");
+    EXPECT_EQ(error->why(), "its output for 5 sample(s) is [], the task's targets need [5]");
+    EXPECT_THAT(error->fix(), testing::HasSubstr("reduction=\"none\""));
+}
+
 TEST(BlankStep, LeavesNothingBehind) {
     const auto model = std::make_shared<Crossed>();
     const at::Tensor weights = model->first->weight.detach().clone();
