@@ -373,7 +373,9 @@ void check_patterns_match(const std::string& option,
                       "E107",
                       fmt::format("--{} '{}' has no effect", option, printable(pattern)),
                       whose + " of such a name: " + names_text({names.begin(), names.end()}),
-                      "drop it, or give one of these names or a pattern for them");
+                      fmt::format("drop it (--{} '' if a run's settings have it), or give one of "
+                                  "these names or a pattern for them",
+                                  option));
               });
 }
 

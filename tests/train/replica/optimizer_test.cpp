@@ -158,7 +158,9 @@ TEST(RateFactor, IsThatOfTheLastPatternThatMatches) {
     EXPECT_THAT(
         test::caught_text([&] { factors("fc3.*=0.1"); }),
         testing::HasSubstr("E107: --lr-group 'fc3.*' has no effect\n  why: the model has no "
-                           "parameter that learns of such a name: fc1.bias, fc1.weight"));
+                           "parameter that learns of such a name: fc1.bias, fc1.weight, "
+                           "fc2.weight\n  fix: drop it (--lr-group '' if a run's settings have "
+                           "it), or give one of these names or a pattern for them"));
     for (const char* bad : {"fc1.*", "=0.1", "fc1.*=", "fc1.*=x", "fc1.*=-1", "fc1.*=inf", "a=nan"})
         EXPECT_EQ(test::caught_code([&] { factors(bad); }), "E103") << bad;
 }
