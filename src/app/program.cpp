@@ -175,11 +175,11 @@ Prepared prepare(const std::vector<std::string>& words, const Program& program) 
     std::vector<Config> standing = values_of_run(command->table, line, Environment());
     std::ranges::move(standing_values(*command, commands, Environment()),
                       std::back_inserter(standing));
-    return {.command = *command,
-            .call = {words,
-                     line.positionals,
-                     job_words,
-                     resolve_options(command->table, line, Environment(), standing)}};
+    return {*command,
+            {words,
+             line.positionals,
+             job_words,
+             resolve_options(command->table, line, Environment(), standing)}};
 }
 
 // A rank's own failure: lower ranks speak first, and the first to speak ends all.

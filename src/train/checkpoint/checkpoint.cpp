@@ -3,8 +3,8 @@
 // of another run. src/run/checkpoint/checkpoint.cpp explains how a checkpoint exists completely or
 // not at all.
 //
-// Tested: train/checkpoint/checkpoint_test.cpp, train/checkpoint/initial_weights_test.cpp,
-// train/checkpoint/safetensors_file_test.cpp.
+// Tested: train/checkpoint/checkpoint_test.cpp, train/checkpoint/safetensors_file_test.cpp,
+// e2e/weights_test.cpp.
 
 #include "lockstep/train/checkpoint.hpp"
 

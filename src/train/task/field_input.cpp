@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tested: train/task/field_input_test.cpp, simcuda/feed_test.cpp, e2e/device_test.cpp.
+// Tested: train/task/input_test.cpp, simcuda/feed_test.cpp, e2e/device_test.cpp.
 #include "task/field_input.hpp"
 
 #include "lockstep/core/error.hpp"
