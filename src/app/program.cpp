@@ -147,7 +147,7 @@ std::vector<std::string> split_off_job_words(std::vector<std::string>& words) {
 
 // Several ranks: everything that can fail before ranks talk fails on all of them with one message.
 struct Prepared {
-    std::optional<Command> command{};
+    std::optional<Command> chosen{};
     Invocation call{};
     std::string help{};
 };
@@ -350,12 +350,12 @@ int fail_to_start(const std::exception& reason) {
 int run_command(const std::vector<std::string>& words, const ProcessContext& process) {
     Prepared prepared = agree(process.ranks, [&] { return prepare(words, process.program); });
     prepared.call.process = process;
-    if (!prepared.command) {
+    if (!prepared.chosen) {
         if (process.ranks.is_root()) print_once(prepared.help);
         return 0;
     }
     warn_of_unread_variables();
-    const int code = prepared.command->run(prepared.call);
+    const int code = prepared.chosen->run(prepared.call);
     if (!computes(words)) check_printed();
     return code;
 }
