@@ -15,7 +15,9 @@ namespace lockstep {
 enum class StopRequest : int {
     none = 0,
     save_and_requeue = 1,  ///< USR1, USR2, TERM, HUP: save, exit 75
-    interrupt = 2,         ///< INT: save, exit 130; a second INT ends the process at once
+    /// INT: save, exit 130. An INT more than a second after the first ends the process at once; a
+    /// sooner one is the same request, because timeout(1) sends it twice.
+    interrupt = 2,
 };
 
 /// From now on USR1, USR2, TERM and HUP stay pending until somebody takes them: they end neither

@@ -82,21 +82,21 @@ struct SupervisedRanks {
     /// message. Without it, nothing is resumed.
     std::function<std::string()> tell_next_start = {};
 
-    /// Called after a signal ended the ranks before they were known to have begun; they may have
-    /// begun in the meantime. Reports what became of their work. Gets the usual exit code for this
-    /// case, and returns the true one.
+    /// Called after a signal ended the ranks before they were known to have begun (they may have
+    /// begun in the meantime), and after ranks here were killed following an INT. Reports what
+    /// became of their work. Gets the usual exit code for this case, and returns the true one.
     std::function<int(ExitCode usual)> tell_early_end = {};
 };
 
 /// Runs `argv` (an mpirun), passes its output through pipes, and waits. USR1, USR2, TERM and HUP
 /// are passed on as USR2, which mpirun gives to every rank at once (mpirun's own handling of TERM
-/// leaves them a second). INT as well, and a second INT ends all. If nothing reads this process's
-/// stdout any more, ranks that save go on, and others are ended: 128 + SIGPIPE. A signal before the
-/// ranks have begun ends the launcher, because there is nothing to save. The launcher is also ended
-/// if its ranks are gone or do not begin. The child and its descendants die with this process, and
-/// when this call returns. Returns the ranks' exit code; 75 (or the result of `tell_early_end`)
-/// after a signal before they began, 128 + signal for ranks that save nothing, 130 after INT.
-/// Errors: E612 if they were killed; E610; E691.
+/// leaves them a second). INT as well, and an INT a second or more after the first ends all. If
+/// nothing reads this process's stdout any more, ranks that save go on, and others are ended: 128 +
+/// SIGPIPE. A signal before the ranks have begun ends the launcher, because there is nothing to
+/// save. The launcher is also ended if its ranks are gone or do not begin. The child and its
+/// descendants die with this process, and when this call returns. Returns the ranks' exit code; 75
+/// (or the result of `tell_early_end`) after a signal before they began, 128 + signal for ranks
+/// that save nothing, 130 (or that result) after INT. Errors: E612 if they were killed; E610; E691.
 int supervise(const std::vector<std::string>& argv,
               const std::map<std::string, std::string>& environment,
               const SupervisedRanks& ranks = {});

@@ -181,7 +181,7 @@ std::string next_start_text(const fs::path& run) {
     return fmt::format("the same command again goes on from step {}", checkpoints.back().step);
 }
 
-// Reports ranks that a signal ended while they began, by their files.
+// Reports ranks that a signal ended while they began, or a later Ctrl-C killed, by their files.
 int tell_early_end(const fs::path& run, ExitCode usual) {
     const RunStatus status = status_of_run(run, StatusDepth::now);
     std::int64_t step = status.step;
