@@ -2,7 +2,6 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/record.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/plan/losses.hpp"
@@ -79,11 +78,8 @@ void check_virtual_ranks(const SubmitOptions& options,
                          const TrainSettings& settings) {
     std::int64_t most = settings.virtual_ranks;
     const bool goes_on = !options.run.empty() && is_run(options.run) && !request.last_task;
-    if (goes_on && fs::exists(status_of(RunPaths{options.run}.record()))) {
-        const Json contract = read_run_record(options.run).contract;
-        if (contract.contains("virtual-ranks"))
-            most = json_field<std::int64_t>(contract, "virtual-ranks", "run.json");
-    }
+    if (goes_on && fs::exists(status_of(RunPaths{options.run}.record())))
+        most = read_run_record(options.run).contract.value("virtual_ranks", most);
     std::int64_t ranks = 0;
     for (const JobPart& part : request.parts)
         ranks += part.tasks.value_or(part.ranks_per_node() * part.node_count());

@@ -102,6 +102,21 @@ TEST_F(SubmitFolder, RefusesWhatIsNotThereOrDoesNotGoTogether) {
     EXPECT_EQ(code({.het_partition = "b", .template_name = "single-node", .chain = 2}), "E106");
 }
 
+TEST_F(SubmitFolder, RefusesMoreRanksThanTheRunThatGoesOnHasVirtualRanks) {
+    write_file_atomically(
+        folder_.path() / "run.json",
+        R"({"format":"lockstep-run","format_version":1,"run_id":"a","created_at":"","created_by":"",)"
+        R"("contract":{"virtual_ranks":2},"deciding":{},"config":{},"versions":{}})");
+    const auto code = [&](std::int64_t ranks) {
+        JobRequest request;
+        request.parts = {JobPart{.tasks = ranks}};
+        const SubmitOptions options{.run = folder_.path(), .chain = 2};
+        return test::caught_code([&] { check_ranks_will_run(options, request, {}); });
+    };
+    EXPECT_EQ(code(3), "E640");
+    EXPECT_NE(code(2), "E640");
+}
+
 TEST_F(SubmitFolder, RefusesAFolderOfOutputThatIsMissing) {
     const auto text_of = [&](const SbatchOptions& part) {
         return test::caught_text([&] { check_output_folders({.head = "", .parts = {part}}); });
