@@ -157,7 +157,7 @@ those of the unfinished pack, or --restart to remove its shards and begin again.
 Ranks that write one data set need a file system that all their nodes share.
 # E242 interrupted: interrupted
 A signal ended the command. Packing, staging and resharding keep what is finished: the
-same command continues from there. 'verify', 'drill' and 'tune' begin again.
+same command continues from there. 'verify', 'drill', 'tune' and 'predict' begin again.
 # E243 usage: not the staged copy it should be
 'lockstep data stage' only uses, repairs and removes copies that it made of the same data
 set: folders with a staged.json of that digest.

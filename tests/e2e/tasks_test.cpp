@@ -405,6 +405,16 @@ TEST_F(Infer, WritesTheSameValuesInEitherFormatOnAnyNumberOfRanks) {
     EXPECT_FALSE(fs::exists(folder_ / ".1.h5.partial"));
 }
 
+TEST_F(Infer, NamesTheUsersFileOfAnotherType) {
+    const fs::path file = folder_ / "x.npy";
+    write_npy(file, {"|u1", "5, 4", std::string(20, '\1')});
+    EXPECT_THAT(run_lockstep(typed("predict % % --out %", {run_, file, folder_ / "x.csv"})),
+                says(fmt::format("E217: '{}' does not fit the training data\n  why: it has u8, the "
+                                 "training data f32\n  fix: write its values in the same range and "
+                                 "type: x.astype('float32')",
+                                 file.string())));
+}
+
 TEST_F(Infer, NamesSamplesWhoseOutputsAreNaN) {
     std::vector<float> rows(20, 0.5F);
     const auto said = [&](const std::string& name, const Words& more) {

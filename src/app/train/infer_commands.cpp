@@ -121,12 +121,26 @@ std::unique_ptr<RowSource> open_raw(const Field& field,
     return open_csv(path, csv);
 }
 
+// Bytes mean value / 255.
+void check_type(const Field& given, const Field& learned, const fs::path& input) {
+    const bool is_u8 = learned.type == ElementType::u8;
+    check(learned.name == "tokens" || (given.type == ElementType::u8) == is_u8, [&] {
+        return Error("E217",
+                     fmt::format("'{}' does not fit the training data", input.string()),
+                     fmt::format("it has {}, the training data {}",
+                                 element_name(given.type),
+                                 element_name(learned.type)),
+                     fmt::format("write its values in the same range and type: x.astype('{}')",
+                                 is_u8 ? "uint8" : "float32"));
+    });
+}
+
 /// Collective. If `input` is a data set or HDF5, `settings` take it as it is. Else it is packed in
 /// its order, read as the training data of the run were: an image or a folder of them, a table
 /// (.csv, .tsv, with its columns found by their names), .npy or .txt; `settings` get the names of
 /// rows. Returns, on rank 0, what was made and what an error leaves: folders beside the outputs,
-/// which all ranks see. Errors: E106 for an input of which a run cannot take its only field; those
-/// of reading and packing.
+/// which all ranks see. Errors: E106 for an input of which a run cannot take its only field; E217
+/// for bytes in place of other numbers, or the other way round; those of reading and packing.
 std::list<RemovedFolder> take_input(InferSettings& settings,
                                     const fs::path& input,
                                     const RawTable& table,
@@ -144,8 +158,11 @@ std::list<RemovedFolder> take_input(InferSettings& settings,
         return left;
     }
     const Field field = field_for(settings, input, kind);
-    const auto source =
-        together(team_of(ranks), [&] { return open_raw(field, input, kind, table); });
+    const auto source = together(team_of(ranks), [&] {
+        auto opened = open_raw(field, input, kind, table);
+        check_type(opened->fields()[0], field, input);
+        return opened;
+    });
     PackOptions pack{.output = settings.outputs.parent_path() /
                                fmt::format(".{}.rows", settings.outputs.filename().string()),
                      .name = "rows",

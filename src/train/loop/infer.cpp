@@ -9,6 +9,7 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/signals.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/run/tensor_files.hpp"
 #include "lockstep/run/text_table.hpp"
@@ -140,6 +141,12 @@ class OutputFile {
             if (!fd_) throw system_error("open", partial_, errno);
         });
     }
+
+    ~OutputFile() {
+        std::error_code ignored;
+        if (ranks_.is_root()) fs::remove(partial_, ignored);  // finish() has moved a whole one
+    }
+    OutputFile& operator=(OutputFile&&) = delete;
 
     /// The row of one sample. Errors: E402, E405.
     void write(std::uint64_t sample, std::span<const std::byte> bytes) {
@@ -349,6 +356,7 @@ void write_outputs(const InferSettings& settings,
         for (const std::uint64_t sample : rows) layout.row_names.push_back(std::to_string(sample));
     }
     result.names = names_text(settings.outputs, layout);
+    const SignalGuard signals;
     OutputFile file(ranks, settings.outputs, std::move(layout));
     const TaskKind kind = trained.run.settings.task.kind;
     const NanOutputs nans = evaluator.for_each_output(
@@ -357,6 +365,12 @@ void write_outputs(const InferSettings& settings,
             return formed(trained.task->in_units(outputs), settings.form, kind);
         },
         [&](std::uint64_t sample, std::span<const std::byte> values) {
+            check(stop_requested() == StopRequest::none, [] {
+                return Error("E242",
+                             "the prediction was interrupted",
+                             "a signal ended it; nothing of it is kept",
+                             "give the same command to begin again");
+            });
             const auto row = std::ranges::lower_bound(rows, sample) - rows.begin();
             file.write(has_all ? sample : static_cast<std::uint64_t>(row), values);
         });

@@ -81,6 +81,10 @@ OwnModels that_throw() {
          [](const ModelShape&) -> std::shared_ptr<Classifier> {
              while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
          }},
+        {"SleepsInEvaluation", one_layer([](OneLayer& of, const Tensor& input) {
+             if (!of.is_training()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+             return of.logits(input);
+         })},
         {"ThrowsInBackward", one_layer([](OneLayer& of, const Tensor& input) {
              return ThrowingFunction::apply(of.logits(input));
          })},
