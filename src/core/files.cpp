@@ -32,11 +32,15 @@ void check_has_content(const struct stat& facts, const fs::path& path) {
     });
 }
 
+const char* fix_of_new(int reason) {
+    return reason == ENAMETOOLONG ? "give a shorter name" : "use a folder that you may write to";
+}
+
 UniqueFd create_beside(const fs::path& path) {
     UniqueFd fd = open_for_writing(path, O_WRONLY | O_CREAT | O_TRUNC);
-    if (!fd) {
-        const Error reason = system_error("write", path, errno);
-        throw Error("E401", reason.what(), reason.why(), "use a folder that you may write to");
+    if (const int reason = errno; !fd) {
+        const Error error = system_error("write", path, reason);
+        throw Error("E401", error.what(), error.why(), fix_of_new(reason));
     }
     return fd;
 }
@@ -252,7 +256,7 @@ void make_directories(const fs::path& path, FolderAccess access) {
                             std::generic_category().message(reason)),
                 "",
                 reason == EEXIST || reason == ENOTDIR ? "a file has that name: give another one"
-                                                      : "use a folder that you may write to");
+                                                      : fix_of_new(reason));
 }
 
 void check_no_link(const fs::path& path) {

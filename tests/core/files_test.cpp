@@ -209,6 +209,10 @@ TEST_F(Files, MakeDirectoriesSaysWhatIsInTheWay) {
     EXPECT_EQ(caught_code([&] { make_directories(folder / "f"); }), "E401");
     EXPECT_EQ(caught_code([&] { make_directories(folder / "f/below"); }), "E401");
     EXPECT_EQ(caught_code([] { make_directories("/proc/none"); }), "E401");
+    const fs::path long_name = folder / std::string(300, 'x');
+    for (const std::string& said : {caught_text([&] { make_directories(long_name); }),
+                                    caught_text([&] { write_file_atomically(long_name, "x"); })})
+        EXPECT_THAT(said, testing::AllOf(HasSubstr("E401"), HasSubstr("fix: give a shorter name")));
 }
 
 TEST_F(Files, MakeOwnFolderRefusesALinkAndNamesIt) {

@@ -6,6 +6,7 @@
 #include "support/made_up_program.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <regex>
 
@@ -157,12 +158,21 @@ TEST_F(OwnModel, SaysWhatItThrewInEveryCommand) {
     const Words predict = Words{"predict", run_, "--out", folder_ / "a.npy"} + test;
     expect("ThrowsInEvaluation", predict, "nothing to test");
     expect("WrongShapeInEvaluation", predict, ", 10, 1], the task's targets need [");
+    auto job = started(predict, {"env", "OWN_MODEL=SleepsInEvaluation"});
+    EXPECT_TRUE(job->until([&] { return fs::exists(folder_ / ".a.npy.partial"); }));
+    job->send(SIGTERM);
+    EXPECT_EQ(job->wait(), 130) << output();
+    EXPECT_THAT(output(), has("error E242: the prediction was interrupted"));
+    EXPECT_FALSE(fs::exists(folder_ / ".a.npy.partial"));
     expect("OtherNames",
            training_of_own(folder_ / "b") + tested + Words{"--task", "program"},
            "the model returns other outputs than before");
     const Words profile = {"profile", LOCKSTEP_OWN_MODELS, "--input", "1x28x28", "--batch", "4"};
     expect("ThrowsInConstructor", profile, "I need 77 classes, not 10");
     expect("ThrowsInForward", profile, "first line");
+    expect("Detached",
+           training_of_own(folder_ / "c") + Words{"--freeze", "layer.bias"},
+           "fix: freeze fewer parameters, or leave out detach()");
     expect("ThrowsInTrain", profile, "the model's train() failed");
     expect("ThrowsInBackward", profile, "no way back");
     expect("ThrowsLater",

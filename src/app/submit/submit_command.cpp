@@ -154,6 +154,15 @@ class ScriptFile {
     std::string path_ = (fs::temp_directory_path() / "lockstep-submit-XXXXXX").string();
 };
 
+ParsedLine parse_job_words(const std::vector<std::string>& words, const OptionTable& table) {
+    try {
+        return parse_line(words, table);
+    } catch (const Error& error) {
+        if (error.fix().find("--help") == std::string::npos) throw;
+        throw Error(error.code(), error.what(), error.why(), "see 'lockstep train --help'");
+    }
+}
+
 // Returns the settings of `train`, read in its own way, so that a mistake is found now, not in the
 // queue.
 TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& plan) {
@@ -162,7 +171,7 @@ TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& pla
     std::vector<std::string> words = plan.settings.words;
     for (std::string& word : words)
         if (const auto at = word.find("%a"); at != word.npos) word.replace(at, 2, "0");
-    const ParsedLine line = parse_line(words, table);
+    const ParsedLine line = parse_job_words(words, table);
     const auto refuse = [&](const char* name, const char* why, const char* fix) {
         check(!line.options.contains(name),
               [&] { return Error("E104", fmt::format("--{} is given after --", name), why, fix); });

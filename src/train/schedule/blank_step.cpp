@@ -85,14 +85,15 @@ std::string fix_of_forward(ModelAuthor author, const NamedTensors& inputs) {
            "write x.flatten(1) or x.size(0) in place of such a number, or use torch.jit.script";
 }
 
-void check_gradient(const NamedTensors& outputs) {
-    check(outputs.front().tensor.requires_grad(), [] {
+void check_gradient(const Model& model, const NamedTensors& outputs) {
+    check(outputs.front().tensor.requires_grad(), [&] {
         return Error("E250",
                      "the model's output has no gradient",
                      "no parameter that learns leads to it: forward() detaches what it computes, "
                      "or does so without gradients",
-                     "leave out detach(), data() and NoGradGuard on the way from parameters to "
-                     "the output");
+                     fmt::format("{}leave out detach(), data() and NoGradGuard on the way from "
+                                 "parameters to the output",
+                                 model.frozen().empty() ? "" : "freeze fewer parameters, or "));
     });
 }
 
@@ -112,7 +113,7 @@ at::Tensor blank_loss(Model& model, const Task& task, const ModelShape& shape, s
     const LeafSamples samples = blank_samples(task, shape, rows);
     const NamedTensors outputs = outputs_of(model, samples.inputs);
     check_output_shape(model, outputs, task, rows);
-    check_gradient(outputs);
+    check_gradient(model, outputs);
     const LeafSamples there = samples.with_targets_on(outputs.front().tensor.device());
     return task.loss(outputs, there) / static_cast<double>(rows);
 }
