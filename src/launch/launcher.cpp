@@ -36,6 +36,9 @@ namespace {
 constexpr std::size_t longest_host = 56;  // Open MPI 4.1.4 writes beyond an array with more
 constexpr int last_plain_signal = 31;
 
+constexpr std::string_view not_loaded =
+    "the ranks' program, or a library that it needs, is missing or closed to this user";
+
 struct OwnCode {
     int code;
     std::string_view meaning;
@@ -44,6 +47,7 @@ struct OwnCode {
 // mpirun's own exit codes, from the numbers in Open MPI's constants.h. Both versions have these.
 constexpr OwnCode own_codes[] = {
     {1, "mpirun gives this code for most of its own errors"},
+    {127, not_loaded},
     {205, "mpirun lost a daemon: another host, or the network to it (Open MPI's error -51)"},
     {213, "mpirun gives this code after an error message of its own (Open MPI's error -43)"},
     {255, "mpirun could not start its daemon on another host, or failed without saying why"}};
@@ -103,6 +107,12 @@ Error no_rank(std::string what, std::string_view meaning) {
                             find_program("mpirun")),
                 "put Open MPI's first: export PATH=DIR:$PATH, with the DIR that 'which -a mpirun' "
                 "shows for it, or load its module"};
+    if (meaning == not_loaded)
+        return {"E697",
+                std::move(what),
+                std::string(meaning),
+                "'ldd $(command -v lockstep-train)' shows which one; install it, or let this user "
+                "read it"};
     const char* const home = std::getenv("HOME");
     const MpiSettings settings = mpi_settings(Environment(), home == nullptr ? "/" : home);
     std::string found, fix;

@@ -277,7 +277,7 @@ Error no_contact(const std::string& host,
         fmt::format(
             "on host {} other ranks have not answered for {:.0f} s, in {}", host, waited_s, phase),
         why_silent(own, sight),
-        fmt::format("mpirun --mca btl_tcp_if_include {0} --mca oob_tcp_if_include {0} ...{1}, or "
+        fmt::format("export OMPI_MCA_btl_tcp_if_include={0} OMPI_MCA_oob_tcp_if_include={0}{1}; or "
                     "'lockstep train --hosts', which tries them all",
                     network.empty() ? "NETWORK" : network,
                     network.empty() ? ", with one in which all hosts reach each other" : ""));

@@ -63,8 +63,8 @@ TEST(SilentNetwork, KnowsWhichNetworkAnswersAndNamesTheLineThatWorks) {
     EXPECT_THAT(error.what(), HasSubstr("host b"));
     EXPECT_THAT(error.why(), HasSubstr("192.168.99.0/24 (lan0)"));
     EXPECT_THAT(error.fix(),
-                HasSubstr("mpirun --mca btl_tcp_if_include 127.0.0.0/8 --mca oob_tcp_if_include "
-                          "127.0.0.0/8 "));
+                HasSubstr("export OMPI_MCA_btl_tcp_if_include=127.0.0.0/8 "
+                          "OMPI_MCA_oob_tcp_if_include=127.0.0.0/8; or "));
 }
 
 TEST(SilentNetwork, NamesWhatDoesNotAnswer) {
@@ -86,7 +86,7 @@ TEST(SilentNetwork, NamesTheBridgeThatOpenMpiTries) {
     const Error error = no_contact("a", "MPI_Init", 45, own, sight);
     EXPECT_THAT(error.why(), HasSubstr("it also tries docker0 (a bridge for containers)"));
     EXPECT_THAT(error.why(), testing::Not(HasSubstr("loopback")));
-    EXPECT_THAT(error.fix(), HasSubstr("--mca btl_tcp_if_include 10.77.0.0/24 "));
+    EXPECT_THAT(error.fix(), HasSubstr("export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 "));
     EXPECT_THAT(error.fix(), testing::Not(HasSubstr("with one in which")));
 }
 

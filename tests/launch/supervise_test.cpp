@@ -176,7 +176,7 @@ TEST(Supervise, TellsMpirunsOwnEndFromOneOfARank) {
         return error.code() + " " + error.what();
     };
     // 1 and 213 (-43) are what Open MPI 4.1 and 5.0 give for a setting that makes no sense.
-    for (const char* number : {"1", "205", "213", "255"}) {
+    for (const char* number : {"1", "127", "205", "213", "255"}) {
         const std::string script = std::string("exit ") + number;
         const std::string end = std::string("mpirun ended with exit code ") + number;
         EXPECT_EQ(code(script, not_begun()), "E697 " + end + " before the ranks began to train");
@@ -186,6 +186,8 @@ TEST(Supervise, TellsMpirunsOwnEndFromOneOfARank) {
     for (const SupervisedRanks& ranks : {at_work(), not_begun()})
         EXPECT_THAT(failure_of("exit 205", ranks).why(),
                     testing::StartsWith("mpirun lost a daemon"));
+    EXPECT_THAT(failure_of("exit 127", not_begun()).fix(),
+                testing::HasSubstr("ldd $(command -v lockstep-train)"));
     // Open MPI 4.1 without its working folder on a host, and a rank that SIGBUS ended.
     EXPECT_EQ(code("exit 135", not_begun()),
               "E612 mpirun ended with exit code 135, which has two meanings");
