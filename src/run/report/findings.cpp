@@ -42,13 +42,15 @@ struct Evidence {
 
     /// Returns the command that made the run with changed settings; "" if it is unknown.
     std::string train(const ChangedSettings& changed) const {
+        // A complete run has no steps left, if it is resumed.
+        if (status().condition == RunCondition::complete) return train_anew(changed);
         return report.clues.train_line ? report.clues.train_line(changed) : "";
     }
 
     /// Returns the same command for a new run, for settings that decide bits.
     std::string train_anew(ChangedSettings changed) const {
         changed.emplace_back("run", report.run() + "-" + changed.front().first);
-        return train(changed);
+        return report.clues.train_line ? report.clues.train_line(changed) : "";
     }
 };
 

@@ -360,7 +360,8 @@ MergedTraces merge_traces(const fs::path& root, std::int64_t incarnation, const 
                                                  : "no start",
                                  root.string()),
                      "ranks write traces if the run is started with --trace",
-                     "resume with lockstep train ... --trace steps=FIRST-LAST");
+                     "resume with lockstep train ... --trace steps=FIRST-LAST, or begin a new run "
+                     "with it if this one is complete");
     });
     const fs::path logs = RunPaths{root}.logs(merged.incarnation);
     merged.file = out.empty() ? root / fmt::format("trace-i{}.json", merged.incarnation) : out;

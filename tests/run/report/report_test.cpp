@@ -103,7 +103,10 @@ TEST_F(Findings, NameSlowDataAndWhatBindsThem) {
     EXPECT_THAT(
         said("data_bound"),
         has("a step waits 17 % of its time for data (2.00 ms); what takes longest is decode",
-            "lockstep train --io-threads 6"));
+            "lockstep train --io-threads 6 --run runs/a-io-threads"))
+        << "a complete run has no steps left";
+    clues_.status.condition = RunCondition::checkpointed;
+    EXPECT_THAT(said("data_bound"), testing::EndsWith("lockstep train --io-threads 6"));
 }
 
 TEST_F(Findings, NameCommunicationAndTimeBesideTraining) {
