@@ -66,7 +66,10 @@ OptionTable table_of(DoctorOptions& options) {
           bytes_option(
               "shared-memory", options.plan.shared_bytes, "room needed in /dev/shm of a node", 0),
           bytes_option("memory", options.plan.memory_bytes, "memory needed by each rank", 0),
-          duration_option("duration", options.plan.duration_s, "expected duration of the run")}},
+          duration_option("duration",
+                          options.plan.duration_s,
+                          "expected duration of the run, to be compared with what is left of the "
+                          "SLURM job")}},
         ranks_section(options.np, options.oversubscribe),
         {"Output",
          {path_option("write-exclude FILE",

@@ -174,6 +174,11 @@ Ailments bad_run_folder(JobRanks ranks) {
             say_left(fmt::format("{} inodes", *folder.free_inodes));
         if (folder.free_bytes.value_or(little_space) < little_space)
             say_left(bytes_text(*folder.free_bytes));
+        if (folder.file_system == "tmpfs")
+            found.push_back({.what = fmt::format("'{}' is in memory (tmpfs)", folder.path),
+                             .why = "The run is lost when this node restarts.",
+                             .fix = "give --run on a disk or a shared file system",
+                             .ranks = {node.front()->rank}});
     }
     return found;
 }
