@@ -160,15 +160,19 @@ def obstacle_of(error):
     first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
     names = [type(one).__name__ for one in (error, error.__cause__, error.__context__)]
     if "DataDependent" in " ".join(names) or "data-dependent" in text or "Dynamic control flow" in text:
-        return Obstacle(f"what the model computes depends on values of its data, at {place_of(error)}",
+        place, scripted = place_of(error), "torch.jit.script(net).save('net.pt') writes a file that --model net.pt trains"
+        if "batchnorm.py" in " ".join(frame.filename for frame in traceback.extract_tb(error.__traceback__)):
+            return Obstacle(f"a batch norm has momentum=None, at {place}", f"give it a number; or keep it: {scripted}")
+        return Obstacle(f"what the model computes depends on values of its data, at {place}",
                         "write that place without if, loops, item() and int() over values of tensors: torch.where(), "
-                        "masks, or sums over all samples; or keep it: torch.jit.script(net).save('net.pt') writes a "
-                        "file that --model net.pt trains")
+                        "masks, or sums over all samples; drop an assert that is there to find mistakes alone; or keep "
+                        f"it: {scripted}")
     if "specializ" in text or "inferred to be a constant" in text or "Constraints violated" in text:
         asked = re.findall(r"^\s*(\w+ = .*)$", text, re.MULTILINE)
         return Obstacle(f"forward() takes only some numbers of samples or sizes: {'; '.join(asked) or first}",
                         f"write x.flatten(1) or x.shape[0] in place of a fixed number, near {place_of(error)}; an extent "
-                        "that is free only by --input NAME:SIZE can be a plain SIZE")
+                        "that is free only by --input NAME:SIZE can be a plain SIZE"
+                        + ("; give torch.cdist compute_mode='use_mm_for_euclid_dist'" if "max=25" in text else ""))
     return Obstacle(f"torch.export cannot export the model: {type(error).__name__}: {first}\n  at {place_of(error)}",
                     "change that place, or see https://docs.pytorch.org/docs/stable/export.html")
 

@@ -69,6 +69,18 @@ class Uncopied(nn.Module):
         return self.last(self.fc(x.flatten(1))) * scale
 
 
+class Refused(nn.Module):
+    """PyTorch's own code is in the way, not the user's line."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.centres = nn.BatchNorm1d(36, momentum=None), nn.Parameter(torch.randn(30, 36))
+
+    def forward(self, x):
+        x = x.flatten(1)
+        return torch.cdist(x, self.centres) if x.shape[1] == 36 else self.norm(x[:, :36])
+
+
 def ended(*words):
     done = subprocess.run([sys.argv[1], *words], capture_output=True, text=True, env={
         **os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "LOCKSTEP_OVERSUBSCRIBE": "1"})
@@ -87,6 +99,11 @@ def export(model, out, *given):
     pathlib.Path("lockstep_export.py").write_text(lockstep("export-script"))
     words = [model, *(f"--input={one}" for one in given), "--out", out]
     subprocess.run([sys.executable, "-B", "lockstep_export.py", *words], check=True, stderr=subprocess.DEVNULL)
+
+
+def refusal(*words):
+    return subprocess.run([sys.executable, "-B", "lockstep_export.py", *words, "--out", "refused.pt2"],
+                          capture_output=True, text=True).stderr
 
 
 def make_net():
@@ -180,6 +197,9 @@ def main():
             check(f"accuracy, {right} of {SAMPLES}", said is not None and int(said[1]) == right),
         ]
         results.append(check("a model that cannot be copied", "parameters  336 learn" in shown and "scale: f32" in shown))
+        results.append(check("the advice for PyTorch's own code", "give it a number; or keep it: torch.jit.script(net)"
+                             in refusal(f"{__file__}:Refused", "--input=x=f32[2,6,6]")
+                             and "give torch.cdist compute_mode=" in refusal(f"{__file__}:Refused", "--input=x=f32[1,6,6]")))
         for dtype in (torch.float64, torch.float16, torch.bfloat16):
             name = str(dtype)[6:]
             results.append(check(f"a model of {name}, mended", trains_as_advised(
