@@ -101,7 +101,9 @@ const Command* find_command(const std::vector<Command>& commands,
 
 // A command of earlier versions, or one that people look for in its group.
 constexpr std::pair<const char*, const char*> gone_commands[] = {{"data look", "data inspect"},
-                                                                 {"ckpt export", "export"}};
+                                                                 {"ckpt export", "export"},
+                                                                 {"resume", "train --resume"},
+                                                                 {"ledger", "data ledger"}};
 
 Error unknown_command(const std::vector<Command>& commands, const std::vector<std::string>& words) {
     std::vector<std::string> names;

@@ -23,6 +23,11 @@ $ data pakc
 lockstep: error E101: unknown command 'data pakc'
   why: this group of commands needs a second word
   fix: did you mean 'data pack'?
+# 64 command_line CommandOfAnotherName
+$ resume run
+lockstep: error E101: unknown command 'resume'
+  why: 'lockstep train --resume' does it
+  fix: lockstep train --resume
 # 64 command_line NoNumber
 $ train --data <data> --run <tmp>/run --epochs ten
 lockstep: error E103: --epochs is 'ten' (from command line)<same>

@@ -109,11 +109,17 @@ int judge(const std::vector<std::string>& hashes,
                 : different(settings.model.name);
 }
 
+/// Without mpirun's boxes after an error, which say that a rank ended.
+std::string own_words(const std::string& output) {
+    const std::size_t box = output.find("\n-----", output.find(": error E"));
+    return box == output.npos ? output : output.substr(0, box + 1);
+}
+
 /// Trains and returns the hash of the parameters. Errors: also E705, after the training's output.
 std::string train_shortly(const ShortTraining& training, const std::function<void()>& meanwhile) {
     const TrainingEnd end = run_training(training, meanwhile);
     check(end.exit_code == 0, [&] {
-        print_once(end.output);
+        print_once(own_words(end.output));
         return Error("E705",
                      fmt::format("training on {} rank(s) ended with exit code {}",
                                  training.np,
