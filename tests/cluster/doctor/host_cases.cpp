@@ -293,7 +293,9 @@ std::vector<Sick> limit_and_self_test_cases() {
     cases.says("is a file, or lies below one", [](Job& job) { job[0].run_folder.is_file = true; });
     cases.says("cannot be written to", [](Job& job) { job[0].run_folder.is_writable = false; });
     cases.check("L7", warning, run_job);
-    cases.says("is in memory (tmpfs)", [](Job& job) { job[0].run_folder.file_system = "tmpfs"; });
+    cases.says("is in memory (tmpfs)", [](Job& job) {
+        for (DoctorFacts& facts : job) facts.run_folder.file_system = "tmpfs";
+    });
     cases.says("9 inodes left", [](Job& job) { job[0].run_folder.free_inodes = 9; });
     cases.says("1 MiB left", [](Job& job) { job[0].run_folder.free_bytes = 1u << 20; });
     cases.check("L8", error, small_job);
