@@ -89,10 +89,10 @@ void* Memory::allocate(int device, std::size_t bytes, Stream* owner) {
     return data;
 }
 
-Stream* Memory::owner_of(void* data) {
+Stream* Memory::take_owner(void* data) {
     const std::lock_guard lock(mutex_);
     const auto found = blocks_.find(static_cast<const std::byte*>(data));
-    return found == blocks_.end() ? nullptr : found->second.owner;
+    return found == blocks_.end() ? nullptr : std::exchange(found->second.owner, nullptr);
 }
 
 void Memory::release(void* data) {

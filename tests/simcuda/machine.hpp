@@ -82,8 +82,9 @@ class Memory {
     /// Null where the GPU has not so much left. `owner`: whose work uses it.
     void* allocate(int device, std::size_t bytes, Stream* owner);
 
-    /// Null where nobody was named, or `data` is not what allocate() gave.
-    Stream* owner_of(void* data);
+    /// Null where nobody was named, `data` is not what allocate() gave, or it was asked before: a
+    /// block that is freed twice is noticed though its release is still in a stream.
+    Stream* take_owner(void* data);
 
     /// Aborts unless `data` is what allocate() gave.
     void release(void* data);

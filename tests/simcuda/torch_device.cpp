@@ -44,7 +44,7 @@ int index_of(c10::Device device) {
 void release(void* data) {
     if (data == nullptr) return;
     Memory& memory = machine().memory;
-    Stream* const owner = memory.owner_of(data);
+    Stream* const owner = memory.take_owner(data);
     if (owner == nullptr) die("LibTorch freed what is not allocated on a GPU for it");
     if (owner->is_idle()) return memory.release(data);
     owner->enqueue([&memory, data] { memory.release(data); });
