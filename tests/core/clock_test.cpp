@@ -57,8 +57,9 @@ TEST(PhaseClock, StartsAnewAndTellsThePhaseItEnds) {
     const auto phases = clock.take();
     EXPECT_GE(phases[Phase::forward], 0.002);
     EXPECT_EQ(phases[Phase::other], 0);
-    EXPECT_EQ(clock.enter(Phase::data), Phase::other);
+    EXPECT_EQ(clock.enter(Phase::data), Phase::forward);
     EXPECT_EQ(clock.enter(Phase::comm), Phase::data);
+    EXPECT_EQ(PhaseClock().enter(Phase::data), Phase::other);
 }
 
 TEST(PhaseScope, ReturnsToThePhaseBefore) {
