@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logs of many ranks for tests/bench/logs, as a run leaves them:
 //   bench_logs write RUN RANKS LINES   processes write at the same time, as ranks do; each line
-//   ends
-//                                      with the microseconds since 1970 at which it was begun
+//                                      ends with the microseconds since 1970 at which it was begun
 //   bench_logs make RUN RANKS LINES    as many lines as fast as they can be made: half of them the
 //                                      same on all ranks, half their own; 10 us apart, by clocks
 //                                      that differ
