@@ -216,9 +216,9 @@ class BatchNorm : public LeafNode {
 
     bool replaces_kernel() const override { return true; }
 
-    void begin(const Tensor& gradient, LeafScope* scope) override {
-        gradients_ = norm_gradients_of_leaves(call_, saved_, gradient, *scope);
-        if (leads_on_) scope->norm_input_gradient = gradients_.samples;
+    void begin(const Tensor& gradient, const LeafCut& cut, LeafScope* scope) override {
+        gradients_ = norm_gradients_of_leaves(call_, saved_, gradient, cut, scope);
+        if (scope != nullptr && leads_on_) scope->norm_input_gradient = gradients_.samples;
     }
     EdgeGradients gradients(const LeafCall& call) const override {
         const auto leaf = static_cast<std::size_t>(call.leaf);

@@ -258,7 +258,7 @@ void LeafGraph::take(Taking which, const LeafSums& sums) {
 void LeafGraph::compute(Consumer& consumer, const Tensor& gradient) {
     const LeafScope::Pause pause;
     LeafNode& node = *consumer.gradients;
-    node.begin(gradient, scope_);
+    node.begin(gradient, cut_, scope_);
     std::vector<bool> wanted(consumer.node->num_outputs(), false);
     std::vector<const Use*> left;
     for (const Use& use : consumer.uses) {

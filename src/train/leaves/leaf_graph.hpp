@@ -80,7 +80,7 @@ class LeafNode {
     virtual bool replaces_kernel() const { return false; }
 
     /// Once a pass, before gradients(): `gradient` is that of all samples.
-    virtual void begin(const at::Tensor&, LeafScope*) {}
+    virtual void begin(const at::Tensor&, const LeafCut&, LeafScope*) {}
 
     /// Of one leaf alone, in the library's own words and bits.
     virtual EdgeGradients gradients(const LeafCall& call) const = 0;

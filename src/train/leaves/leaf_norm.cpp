@@ -252,12 +252,13 @@ NormOutput normalize_leaves(const NormCall& call, LeafScope& scope) {
 LeafNormGradients norm_gradients_of_leaves(const NormCall& call,
                                            const SavedNorm& saved,
                                            const Tensor& gradient,
-                                           LeafScope& scope) {
+                                           const LeafCut& cut,
+                                           LeafScope* scope) {
     const bool has_usual_gradient = call.kind->takes_any_gradient ||
                                     gradient.is_contiguous(call.samples.suggest_memory_format());
-    return has_usual_gradient && goes_at_once(call, scope)
-               ? gradients_at_once(call, saved, gradient, scope)
-               : gradients_by_leaf(call, saved, gradient, scope.cut());
+    return scope != nullptr && has_usual_gradient && goes_at_once(call, *scope)
+               ? gradients_at_once(call, saved, gradient, *scope)
+               : gradients_by_leaf(call, saved, gradient, cut);
 }
 
 }  // namespace lockstep

@@ -54,10 +54,12 @@ struct LeafNormGradients {
     std::vector<at::Tensor> weight, bias;  ///< by leaf
 };
 
-/// `saved`: what normalize_leaves() has returned.
+/// `saved`: what normalize_leaves() has returned. `scope`: null if there was none, as where a leaf
+/// of a CPU is computed by itself.
 LeafNormGradients norm_gradients_of_leaves(const NormCall& call,
                                            const SavedNorm& saved,
                                            const at::Tensor& gradient,
-                                           LeafScope& scope);
+                                           const LeafCut& cut,
+                                           LeafScope* scope);
 
 }  // namespace lockstep

@@ -87,6 +87,16 @@ struct Mixed : Classifier {
     }
 };
 
+/// A row of a product's weight, which a norm over batches has as its own.
+struct SharedRow : Classifier {
+    nn::Linear wide = register_module("wide", nn::Linear(8, 8));
+    nn::Linear last = register_module("last", nn::Linear(8, 3));
+    Tensor forward(const Tensor& images) override {
+        const Tensor x = wide(images.flatten(1)), row = wide->weight.select(0, 0);
+        return last(torch::batch_norm(x, row, {}, {}, {}, true, 0.1, 1e-5, false));
+    }
+};
+
 /// The next token of each one alone.
 struct Pairs : Classifier {
     nn::Embedding table = register_module("table", nn::Embedding(16, 8));
@@ -157,6 +167,7 @@ TEST(Leaves, HaveTheSameBitsTogetherAsOneByOne) {
     const std::string before = rehearsal.hash();
     EXPECT_EQ(rehearsal.run(), "");
     EXPECT_EQ(rehearsal.run(20), "");
+    EXPECT_EQ(Rehearsal(std::make_shared<SharedRow>()).run(), "");
     EXPECT_GT(rehearsal.speed().together, 0);
     EXPECT_GT(rehearsal.speed().as_one, 0);
     EXPECT_EQ(rehearsal.run(), "") << "after the speed was found";
