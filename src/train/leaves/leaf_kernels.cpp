@@ -6,8 +6,7 @@
 //
 //     samples     leaf 0 | leaf 1 | ...   one call of the library for each leaf's rows
 //     batch norm  mean 0 | mean 1 | ...   a leaf's statistics; buffers as at the step's start;
-//     small
-//                                         ones on a GPU at once, leaves side by side as channels
+//                                         small ones on a GPU at once, leaves side by side
 //     dropout     draw 0 | draw 1 | ...   from the generator of the leaf
 //     products    all at once             or by leaf where that has other bits: compared
 //                                         when an operator of such shapes is first met

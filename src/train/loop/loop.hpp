@@ -91,7 +91,7 @@ struct Engine {
     std::unique_ptr<Gpu> gpu;  ///< null: ranks compute on CPUs
     std::unique_ptr<Task> task;
     std::unique_ptr<InputReader> input;
-    std::unique_ptr<Model> model;      ///< likewise
+    std::unique_ptr<Model> model;      ///< until the replica has it
     std::vector<double> rate_factors;  ///< of its parameters
     std::vector<std::size_t> order;    ///< in which backward finishes its parameters
     std::unique_ptr<Replica> replica;  ///< from start_engine() on, as what follows
