@@ -156,7 +156,10 @@ std::string load_from_run(Model& model, const fs::path& checkpoint, const std::s
     const std::size_t loaded = found.size();
     const NamedTensors kept = frozen_now(model, metas);
     NamedTensors copies;
-    for (const auto& [name, tensor] : kept) find(copies.emplace_back(name, tensor.clone()));
+    for (const auto& [name, tensor] : kept) {
+        copies.push_back({name, tensor.to(torch::kFloat32).clone()});
+        find(copies.back());
+    }
     check_patterns_match("load-skip", patterns, names, "the model has no tensor");
     check(misfits.empty() && loaded > 0, [&] {
         return Error("E304",
