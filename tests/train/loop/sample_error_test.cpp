@@ -56,6 +56,7 @@ TEST_F(SampleError, NamesSampleFieldAndRowOfInputsAndTargets) {
     EXPECT_THAT(found->why(),
                 HasSubstr("'features' of sample 3 has nan: row 3 of '/data/features' in"));
     EXPECT_THAT(found->fix(), HasSubstr("--on-nonfinite skip"));
+    features_[3] = 3;
     targets_[0] = -HUGE_VAL;
     EXPECT_THAT(error()->why(), HasSubstr("'targets' of sample 2 has -inf"));
 }
