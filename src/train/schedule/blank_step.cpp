@@ -174,6 +174,14 @@ void compute_gradients(const at::Tensor& loss,
     graph.finish();
 }
 
+std::string fix_of_output(const Model& model, const Task& task) {
+    if (model.author() == ModelAuthor::lockstep) return see_models;
+    if (task.takes_metrics())
+        return "return the loss of each sample, [n]: give loss functions reduction=\"none\" (C++: "
+               "at::Reduction::None), and end with .flatten(1).mean(1) if more dimensions are left";
+    return "return that shape from the model's forward(), or use the --task that its output is for";
+}
+
 }  // namespace
 
 KeptBuffers::KeptBuffers(const Model& model)
@@ -205,14 +213,6 @@ NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows) {
 
 LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows) {
     return {.inputs = blank_inputs(shape, rows), .targets = task.blank_targets(rows)};
-}
-
-std::string fix_of_output(const Model& model, const Task& task) {
-    if (model.author() == ModelAuthor::lockstep) return see_models;
-    if (task.takes_metrics())
-        return "return the loss of each sample, [n]: give loss functions reduction=\"none\" (C++: "
-               "at::Reduction::None), and end with .flatten(1).mean(1) if more dimensions are left";
-    return "return that shape from the model's forward(), or use the --task that its output is for";
 }
 
 void check_output_shape(const Model& model,
