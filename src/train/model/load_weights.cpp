@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
@@ -84,7 +85,7 @@ std::string way_with_file(const Model& model, const fs::path& checkpoint, std::i
         "give --model {0} beside --from, after: lockstep export {1} --step {2} --format {3} "
         "--out {0}",
         is_script ? "all.pt" : "all.pt2",
-        checkpoint.parent_path().parent_path().string(),
+        shell_word(checkpoint.parent_path().parent_path().string()),
         step,
         is_script ? "torchscript" : "pt2");
 }
