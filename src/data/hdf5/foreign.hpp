@@ -8,7 +8,7 @@
 #include "contents.hpp"
 #include "format/index_columns.hpp"
 #include "format/widening.hpp"
-#include "label_column.hpp"
+#include "row_layout.hpp"
 #include "sandbox.hpp"
 
 #include <cstddef>

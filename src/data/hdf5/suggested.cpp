@@ -4,7 +4,7 @@
 
 #include "contents.hpp"
 #include "format/labels.hpp"
-#include "label_column.hpp"
+#include "row_layout.hpp"
 
 #include <algorithm>
 #include <cctype>

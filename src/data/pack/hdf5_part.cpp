@@ -6,7 +6,6 @@
 
 #include "format/index_columns.hpp"
 #include "format/labels.hpp"
-#include "hdf5/label_column.hpp"
 #include "hdf5/row_layout.hpp"
 #include "hdf5/stored_blocks.hpp"
 #include "stream/block_reader.hpp"

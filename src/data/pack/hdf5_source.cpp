@@ -8,7 +8,6 @@
 #include "format/labels.hpp"
 #include "format/widening.hpp"
 #include "hdf5/contents.hpp"
-#include "hdf5/label_column.hpp"
 #include "hdf5/row_layout.hpp"
 #include "hdf5/sandbox.hpp"
 #include "hdf5/shard_probe.hpp"

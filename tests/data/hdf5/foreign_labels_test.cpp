@@ -7,7 +7,7 @@
 #include "data/samples.hpp"
 #include "hdf5/file_facts.hpp"
 #include "hdf5/h5.hpp"
-#include "hdf5/label_column.hpp"
+#include "hdf5/row_layout.hpp"
 #include "streamed.hpp"
 #include "support/caught.hpp"
 
