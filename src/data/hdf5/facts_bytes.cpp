@@ -105,17 +105,6 @@ void form_of(ByteForm& form, FileFacts& facts, std::uint64_t most = most_chunks)
     form.list(facts.datasets, 64, [&](DatasetFacts& dataset) { form_of(form, dataset, most); });
 }
 
-void form_of(ByteForm& form, Texts& texts, std::uint64_t most = most_samples) {
-    form.list(texts.distinct);
-    std::vector<std::uint64_t> numbers(texts.rows.begin(), texts.rows.end());
-    form.column(numbers, most);
-    if (!form.is_reading()) return;
-    for (const std::uint64_t number : numbers) {
-        if (number >= texts.distinct.size()) throw damaged_index("a row has no text");
-        texts.rows.push_back(static_cast<std::uint32_t>(number));
-    }
-}
-
 void form_of(ByteForm& form, Lists& lists) {
     form.list(lists);
 }
@@ -177,7 +166,6 @@ std::vector<std::byte> to_bytes(const T& value) {
 template std::vector<std::byte> to_bytes(const FileRequest&);
 template std::vector<std::byte> to_bytes(const RowsRequest&);
 template std::vector<std::byte> to_bytes(const FileFacts&);
-template std::vector<std::byte> to_bytes(const Texts&);
 template std::vector<std::byte> to_bytes(const Lists&);
 
 FileRequest request_from(std::span<const std::byte> bytes) {
@@ -192,14 +180,6 @@ FileFacts facts_from(std::span<const std::byte> bytes, std::size_t datasets, std
     FileFacts facts = read_back<FileFacts>(bytes, std::min(most, most_chunks));
     if (facts.datasets.size() != datasets) throw damaged_index("it is about other data sets");
     return facts;
-}
-
-Texts texts_from(std::span<const std::byte> bytes, std::uint64_t rows) {
-    Texts texts = read_back<Texts>(bytes, rows);
-    if (texts.rows.size() != rows) throw damaged_index("it is about other rows");
-    const auto is_long = [](const std::string& text) { return text.size() > most_text_bytes + 1; };
-    if (std::ranges::any_of(texts.distinct, is_long)) throw damaged_index("a text is too long");
-    return texts;
 }
 
 Lists lists_from(std::span<const std::byte> bytes, std::uint64_t rows) {

@@ -116,7 +116,7 @@ struct RowsRequest {
 /// Largest number of chunks of one data set.
 inline constexpr std::uint64_t most_chunks = std::uint64_t{1} << 26;
 
-/// Writes a FileRequest, RowsRequest, FileFacts, Texts or Lists.
+/// Writes a FileRequest, RowsRequest, FileFacts or Lists.
 template <class T>
 std::vector<std::byte> to_bytes(const T& value);
 
@@ -135,20 +135,10 @@ FileFacts facts_from(std::span<const std::byte> bytes,
 /// it is recognised.
 inline constexpr std::size_t most_text_bytes = 1024;
 
-/// The text of each of some rows.
-struct Texts {
-    std::vector<std::string> distinct;  ///< unchanged bytes, even if not UTF-8
-    std::vector<std::uint32_t> rows;    ///< by row: number in `distinct`
-    bool operator==(const Texts&) const = default;
-};
-
-/// Bytes of each of some rows, of any length.
+/// Texts or bytes of each of some rows, of any length: unchanged, even if not UTF-8.
 using Lists = std::vector<std::string>;
 
 /// Reads lists. Errors: E230 for bytes not made by to_bytes(), or for another number of rows.
 Lists lists_from(std::span<const std::byte> bytes, std::uint64_t rows);
-
-/// Reads texts. Errors: E230 for bytes not made by to_bytes(), or for another number of rows.
-Texts texts_from(std::span<const std::byte> bytes, std::uint64_t rows);
 
 }  // namespace lockstep

@@ -49,11 +49,8 @@ class RowReading {
     /// for or the library cannot read them; `why` says what it says.
     std::vector<std::byte> read(const RowsRequest& request);
 
-    /// The texts of rows of a data set [n] or [n, 1]. Errors: as read(), also where it holds
-    /// others.
-    Texts read_texts(const RowsRequest& request);
-
-    /// The lists of bytes of rows of a data set [n] or [n, 1]. Errors: as read_texts().
+    /// The texts or lists of bytes of rows of a data set [n] or [n, 1]; of a longer text the first
+    /// most_text_bytes + 1. Errors: as read(), also where it holds others.
     Lists read_lists(const RowsRequest& request);
 
   private:

@@ -307,16 +307,9 @@ void TextLabels::add(Sandbox& sandbox, const RowsRequest& from) {
         RowsRequest some = from;
         some.first = first;
         some.rows = std::min(texts_at_once, from.rows - first);
-        const Texts texts = sandbox.read_texts(some);
-        std::vector<std::uint32_t> numbers;
-        for (std::size_t i = 0; i < texts.distinct.size(); ++i) {
-            const auto row = std::ranges::find(texts.rows, static_cast<std::uint32_t>(i));
-            numbers.push_back(
-                number_of(texts.distinct[i],
-                          from,
-                          first + static_cast<std::uint64_t>(row - texts.rows.begin())));
-        }
-        for (const std::uint32_t text : texts.rows) numbers_.push_back(numbers[text]);
+        std::uint64_t row = first;
+        for (std::string& text : sandbox.read_lists(some))
+            numbers_.push_back(number_of(std::move(text), from, row++));
     }
 }
 

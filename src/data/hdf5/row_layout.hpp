@@ -96,7 +96,7 @@ class TextLabels {
   public:
     /// Adds the first `rows` of a data set, read by libhdf5 in its child process. Errors: E210 for
     /// an empty or too long text and for too many, naming file and row; those of
-    /// Sandbox::read_texts().
+    /// Sandbox::read_lists().
     void add(Sandbox& sandbox, const RowsRequest& from);
 
     LabelColumn finish();

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <optional>
 #include <string_view>
-#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -15,6 +16,10 @@ namespace {
 Error unreadable(const RowsRequest& request, const std::string& why) {
     return Error(
         "E213", fmt::format("cannot read '{}:{}'", request.path.string(), request.dataset), why);
+}
+
+Error failed_read(const RowsRequest& request) {
+    return h5::failure("E213", "read", request.path.string() + ":" + request.dataset);
 }
 
 h5::Handle open_file(const fs::path& path) {
@@ -94,12 +99,6 @@ bool become_numbers(const h5::Handle& type,
                stored.id(), h5::type_of(wanted), elements, rows.data(), nullptr, H5P_DEFAULT) >= 0;
 }
 
-// Texts as libhdf5 gives them: of fixed length padded in one of three ways, or of any length behind
-// references into the file's heaps, which it allocates one by one.
-
-// No file of labels has more of one text.
-constexpr std::size_t most_fixed_bytes = 65536;
-
 // Returns the text part of an element of fixed length.
 std::string_view text_in(std::string_view stored, H5T_str_t padding) {
     if (padding == H5T_STR_NULLTERM) return stored.substr(0, stored.find('\0'));
@@ -108,53 +107,46 @@ std::string_view text_in(std::string_view stored, H5T_str_t padding) {
     return stored.substr(0, last == stored.npos ? 0 : last + 1);
 }
 
-// Numbers texts as they come.
-class Collected {
-  public:
-    void add(std::string_view text) {
-        std::string key(text.substr(0, most_text_bytes + 1));
-        const auto next = static_cast<std::uint32_t>(texts_.distinct.size());
-        const auto [at, is_new] = numbers_.try_emplace(key, next);
-        if (is_new) texts_.distinct.push_back(std::move(key));
-        texts_.rows.push_back(at->second);
-    }
-    Texts finish() { return std::move(texts_); }
+std::string cut_text(std::string_view text) {
+    return std::string(text.substr(0, most_text_bytes + 1));
+}
 
-  private:
-    Texts texts_;
-    std::unordered_map<std::string, std::uint32_t> numbers_;
-};
-
-// Selected rows of a data set.
-struct TextRows {
+// Selected rows of a column, as libhdf5 gives them: texts of fixed length, padded in one of three
+// ways; texts or bytes of any length behind references into the file's heaps, which it allocates
+// one by one. Nothing if it cannot read them.
+struct ColumnRows {
     const h5::Handle &dataset, &type, &there, &here;
     std::uint64_t rows = 0;
 
+    std::optional<Lists> of_fixed_length() const {
+        constexpr std::size_t most_fixed_bytes = 65536;  // no file of labels has more of one text
+        const std::size_t bytes = H5Tget_size(type.id());
+        if (bytes == 0 || bytes > most_fixed_bytes) return {};
+        std::vector<char> stored(rows * bytes);
+        if (!read(stored.data())) return {};
+        const H5T_str_t padding = H5Tget_strpad(type.id());
+        Lists lists;
+        for (std::uint64_t row = 0; row < rows; ++row)
+            lists.push_back(cut_text(text_in({stored.data() + row * bytes, bytes}, padding)));
+        return lists;
+    }
+
+    // Each `Reference` stands for what `content_of` makes of it.
+    template <class Reference, class ContentOf>
+    std::optional<Lists> of_any_length(ContentOf&& content_of) const {
+        std::vector<Reference> stored(rows, Reference{});
+        const bool is_read = read(stored.data());
+        Lists lists;
+        if (is_read) std::ranges::transform(stored, std::back_inserter(lists), content_of);
+        H5Dvlen_reclaim(type.id(), here.id(), H5P_DEFAULT, stored.data());
+        return is_read ? std::optional(std::move(lists)) : std::nullopt;
+    }
+
+  private:
     bool read(void* to) const {
         return H5Dread(dataset.id(), type.id(), here.id(), there.id(), H5P_DEFAULT, to) >= 0;
     }
 };
-
-bool add_fixed(const TextRows& selected, Collected& texts) {
-    const std::size_t bytes = H5Tget_size(selected.type.id());
-    if (bytes == 0 || bytes > most_fixed_bytes) return false;
-    std::vector<char> rows(selected.rows * bytes);
-    if (!selected.read(rows.data())) return false;
-    const H5T_str_t padding = H5Tget_strpad(selected.type.id());
-    for (std::uint64_t row = 0; row < selected.rows; ++row)
-        texts.add(text_in({rows.data() + row * bytes, bytes}, padding));
-    return true;
-}
-
-// A reference to nothing is an empty text.
-bool add_variable(const TextRows& selected, Collected& texts) {
-    std::vector<char*> rows(selected.rows, nullptr);
-    const bool is_read = selected.read(rows.data());
-    if (is_read)
-        for (const char* text : rows) texts.add(text != nullptr ? text : "");
-    H5Dvlen_reclaim(selected.type.id(), selected.here.id(), H5P_DEFAULT, rows.data());
-    return is_read;
-}
 
 }  // namespace
 
@@ -197,7 +189,7 @@ RowReading::Selection RowReading::select(const RowsRequest& request) const {
     if (!is_value_ &&
         H5Sselect_hyperslab(
             selected.there.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) < 0)
-        throw h5::failure("E213", "read", request.path.string() + ":" + request.dataset);
+        throw failed_read(request);
     return selected;
 }
 
@@ -218,45 +210,34 @@ std::vector<std::byte> RowReading::read(const RowsRequest& request) {
     const hid_t type = is_enum || kind == H5T_BITFIELD ? stored.id() : h5::type_of(request.type);
     if (H5Dread(dataset_.id(), type, here.id(), there.id(), H5P_DEFAULT, rows.data()) < 0 ||
         (is_enum && !become_numbers(stored, request.type, elements, rows)))
-        throw h5::failure("E213", "read", request.path.string() + ":" + request.dataset);
+        throw failed_read(request);
     rows.resize(request.bytes);
     return rows;
-}
-
-Texts RowReading::read_texts(const RowsRequest& request) {
-    const h5::QuietErrors quiet;
-    open(request);
-    const h5::Handle type(H5Dget_type(dataset_.id()), H5Tclose);
-    if (!is_column_of(request, size_) || H5Tget_class(type.id()) != H5T_STRING)
-        throw unreadable(request, "it has changed since it was opened");
-    const auto [there, here] = select(request);
-    const TextRows selected{dataset_, type, there, here, request.rows};
-    Collected texts;
-    const bool is_read = H5Tis_variable_str(type.id()) > 0 ? add_variable(selected, texts)
-                                                           : add_fixed(selected, texts);
-    if (!is_read) throw h5::failure("E213", "read", request.path.string() + ":" + request.dataset);
-    return texts.finish();
 }
 
 Lists RowReading::read_lists(const RowsRequest& request) {
     const h5::QuietErrors quiet;
     open(request);
     const h5::Handle type(H5Dget_type(dataset_.id()), H5Tclose);
-    const bool is_list = H5Tget_class(type.id()) == H5T_VLEN;
-    const h5::Handle element(is_list ? H5Tget_super(type.id()) : hid_t{-1}, H5Tclose);
-    if (!is_column_of(request, size_) || !is_list || H5Tget_size(element.id()) != 1)
+    const H5T_class_t kind = H5Tget_class(type.id());
+    const h5::Handle element(kind == H5T_VLEN ? H5Tget_super(type.id()) : hid_t{-1}, H5Tclose);
+    const bool are_bytes = element && H5Tget_size(element.id()) == 1;
+    if (!is_column_of(request, size_) || !(are_bytes || kind == H5T_STRING))
         throw unreadable(request, "it has changed since it was opened");
     const auto [there, here] = select(request);
-    std::vector<hvl_t> rows(request.rows);
-    const bool is_read =
-        H5Dread(dataset_.id(), type.id(), here.id(), there.id(), H5P_DEFAULT, rows.data()) >= 0;
-    Lists lists;
-    if (is_read)
-        for (const hvl_t& row : rows)
-            lists.emplace_back(row.len == 0 ? "" : static_cast<const char*>(row.p), row.len);
-    H5Dvlen_reclaim(type.id(), here.id(), H5P_DEFAULT, rows.data());
-    if (!is_read) throw h5::failure("E213", "read", request.path.string() + ":" + request.dataset);
-    return lists;
+    const ColumnRows column{dataset_, type, there, here, request.rows};
+    std::optional<Lists> lists;
+    if (are_bytes)
+        lists = column.of_any_length<hvl_t>([](const hvl_t& row) {
+            return std::string(row.len == 0 ? "" : static_cast<const char*>(row.p), row.len);
+        });
+    else if (H5Tis_variable_str(type.id()) > 0)
+        lists = column.of_any_length<char*>(  // a reference to nothing is an empty text
+            [](const char* text) { return cut_text(text != nullptr ? text : ""); });
+    else
+        lists = column.of_fixed_length();
+    if (!lists) throw failed_read(request);
+    return *std::move(lists);
 }
 
 }  // namespace lockstep

@@ -294,7 +294,7 @@ FileFacts Sandbox::look(const FileRequest& request) {
 
 FileRequest Sandbox::list(const fs::path& path) {
     ask(FrameKind::list, {path, {}});
-    const std::vector<std::byte> bytes = receive(FrameKind::names);
+    const std::vector<std::byte> bytes = receive();
     return believed([&] { return request_from(bytes); });
 }
 
@@ -307,6 +307,7 @@ void Sandbox::ask(FrameKind kind, const FileRequest& request) {
 
 void Sandbox::send(FrameKind kind, double cpu_s, std::span<const std::byte> request) {
     start();
+    asked_kind_ = kind;
     const Frame frame{.kind = kind,
                       .bytes = request.size(),
                       .cpu_s = static_cast<std::uint64_t>(std::max(1.0, cpu_s))};
@@ -315,17 +316,17 @@ void Sandbox::send(FrameKind kind, double cpu_s, std::span<const std::byte> requ
     send_all(socket_.value(), request);
 }
 
-std::vector<std::byte> Sandbox::receive(FrameKind wanted) {
+std::vector<std::byte> Sandbox::receive() {
     const double deadline_s = now_s() + limits_.wall_s;
     const Frame frame = receive_head(deadline_s);
     std::vector<std::byte> bytes = receive_body(frame, deadline_s);
     if (frame.kind == FrameKind::refused) throw unreadable_file(asked_.path, text_of(bytes));
-    if (frame.kind != wanted) throw nonsense("its answer is of no known kind");
+    if (frame.kind != asked_kind_) throw nonsense("its answer is of no known kind");
     return bytes;
 }
 
 FileFacts Sandbox::answer() {
-    const std::vector<std::byte> bytes = receive(FrameKind::facts);
+    const std::vector<std::byte> bytes = receive();
     return believed([&] { return facts_from(bytes, asked_.datasets.size(), file_bytes_); });
 }
 
@@ -335,7 +336,7 @@ void Sandbox::ask_for_rows(FrameKind kind, const RowsRequest& request, double cp
     send(kind, limits_.cpu_s + limits_.cpu_s_per_gib * gib(file_bytes_) + cpu_s, to_bytes(request));
 }
 
-Frame Sandbox::rows_head(FrameKind wanted, double deadline_s) {
+Frame Sandbox::rows_head(double deadline_s) {
     const Frame frame = receive_head(deadline_s);
     if (frame.kind == FrameKind::refused)
         throw Error("E213",
@@ -343,7 +344,7 @@ Frame Sandbox::rows_head(FrameKind wanted, double deadline_s) {
                     text_of(receive_body(frame, deadline_s)),
                     "if a filter is missing, name the folder of its plug-in in $HDF5_PLUGIN_PATH; "
                     "otherwise copy the file again from its source");
-    if (frame.kind != wanted) throw nonsense("these are not the rows that were asked for");
+    if (frame.kind != asked_kind_) throw nonsense("these are not the rows that were asked for");
     return frame;
 }
 
@@ -354,26 +355,16 @@ void Sandbox::read(const RowsRequest& request, std::span<std::byte> out, double 
         limits_.cpu_s_per_gib_of_rows * gib(out.size()) + limits_.cpu_s_per_chunk * chunks);
     const double deadline_s =
         now_s() + limits_.wall_s + limits_.wall_s_per_gib_of_rows * gib(out.size());
-    const Frame frame = rows_head(FrameKind::rows, deadline_s);
+    const Frame frame = rows_head(deadline_s);
     if (frame.bytes != out.size()) throw nonsense("these are not the rows that were asked for");
     if (!fill(out, deadline_s)) fail();
 }
 
-std::vector<std::byte> Sandbox::rows_of_texts(FrameKind kind,
-                                              const RowsRequest& request,
-                                              FrameKind wanted) {
-    ask_for_rows(kind, request, limits_.cpu_s_per_text * static_cast<double>(request.rows));
-    const double deadline_s = now_s() + limits_.wall_s;
-    return receive_body(rows_head(wanted, deadline_s), deadline_s);
-}
-
-Texts Sandbox::read_texts(const RowsRequest& request) {
-    const auto bytes = rows_of_texts(FrameKind::text, request, FrameKind::texts);
-    return believed([&] { return texts_from(bytes, request.rows); });
-}
-
 Lists Sandbox::read_lists(const RowsRequest& request) {
-    const auto bytes = rows_of_texts(FrameKind::lists, request, FrameKind::bytes);
+    ask_for_rows(
+        FrameKind::lists, request, limits_.cpu_s_per_text * static_cast<double>(request.rows));
+    const double deadline_s = now_s() + limits_.wall_s;
+    const auto bytes = receive_body(rows_head(deadline_s), deadline_s);
     return believed([&] { return lists_from(bytes, request.rows); });
 }
 

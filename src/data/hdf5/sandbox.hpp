@@ -17,18 +17,13 @@
 
 namespace lockstep {
 
+/// What is asked for; an answer has the kind of its request, or says why there is none.
 enum class FrameKind : std::uint64_t {
-    look,     ///< a FileRequest
-    facts,    ///< FileFacts
+    look,     ///< a FileRequest; FileFacts
+    list,     ///< a FileRequest that names no data set; one that names all of them
+    read,     ///< a RowsRequest; as many bytes as it asks for
+    lists,    ///< a RowsRequest of texts or lists of bytes; Lists
     refused,  ///< the reason why libhdf5 cannot read the file, as text
-    read,     ///< a RowsRequest
-    rows,     ///< as many bytes as it asked for
-    list,     ///< a FileRequest that names no data set
-    names,    ///< a FileRequest that names all data sets
-    text,     ///< a RowsRequest of texts
-    texts,    ///< Texts
-    lists,    ///< a RowsRequest of lists of bytes
-    bytes,    ///< Lists
 };
 
 /// The head of each answer and of each request.
@@ -38,7 +33,7 @@ struct Frame {
     std::uint64_t bytes = 0;           ///< number of bytes that follow
     std::uint64_t cpu_s = 0;           ///< requests only: CPU seconds that the answer may take
 
-    static constexpr std::uint64_t frame_magic = 0x3365626f'72703568;  // "h5probe3"
+    static constexpr std::uint64_t frame_magic = 0x3465626f'72703568;  // "h5probe4"
 };
 
 /// Exit code of the child if memory is refused.
@@ -87,26 +82,19 @@ class Sandbox {
     /// Errors: E213 (it refuses); E231, E232, E233; E201, E202.
     void read(const RowsRequest& request, std::span<std::byte> out, double chunks = 1);
 
-    /// Returns the texts of rows of a data set [n] or [n, 1]; `type` and `bytes` of the request do
-    /// not count. Errors: as read().
-    Texts read_texts(const RowsRequest& request);
-
-    /// Returns the lists of bytes of rows of a data set [n] or [n, 1]; `type` and `bytes` of the
-    /// request do not count. Errors: as read().
+    /// Returns the texts or lists of bytes of rows of a data set [n] or [n, 1]; `type` and `bytes`
+    /// of the request do not count. Errors: as read().
     Lists read_lists(const RowsRequest& request);
 
   private:
     void start();
     void send(FrameKind kind, double cpu_s, std::span<const std::byte> request);
     void ask(FrameKind kind, const FileRequest& request);
-    std::vector<std::byte> receive(FrameKind wanted);
+    std::vector<std::byte> receive();
     Frame receive_head(double deadline_s);
     std::vector<std::byte> receive_body(const Frame& frame, double deadline_s);
     void ask_for_rows(FrameKind kind, const RowsRequest& request, double cpu_s);
-    Frame rows_head(FrameKind wanted, double deadline_s);
-    std::vector<std::byte> rows_of_texts(FrameKind kind,
-                                         const RowsRequest& request,
-                                         FrameKind wanted);
+    Frame rows_head(double deadline_s);
     Error nonsense(const std::string& why);
     template <class Parse>
     auto believed(const Parse& parse);
@@ -117,6 +105,7 @@ class Sandbox {
 
     SandboxLimits limits_;
     FileRequest asked_;  // its path is also that of the reads
+    FrameKind asked_kind_ = FrameKind::look;
     std::uint64_t file_bytes_ = 0;
     pid_t child_ = -1;
     UniqueFd socket_;

@@ -111,37 +111,32 @@ bool answer(int socket, FrameKind kind, std::span<const std::byte> bytes) {
     return send_all(socket, std::as_bytes(std::span(&frame, 1))) && send_all(socket, bytes);
 }
 
-// Answers with what `make` returns, or with why it does not.
-template <class Make>
-bool serve(int socket, FrameKind kind, Make&& make) {
+std::vector<std::byte> made_for(FrameKind kind,
+                                std::span<const std::byte> request,
+                                RowReading& rows) {
+    switch (kind) {
+        case FrameKind::read:
+            return rows.read(rows_request_from(request));
+        case FrameKind::lists:
+            return to_bytes(rows.read_lists(rows_request_from(request)));
+        case FrameKind::list:
+            return to_bytes(list_datasets(request_from(request).path));
+        default:
+            return to_bytes(look_at_file(request_from(request)));
+    }
+}
+
+// Answers with what was asked for, or with why it is not there.
+bool serve(int socket, FrameKind kind, std::span<const std::byte> request, RowReading& rows) {
     std::vector<std::byte> bytes;
     std::string refusal;
     try {
-        bytes = make();
+        bytes = made_for(kind, request, rows);
     } catch (const Error& error) {
         refusal = error.why().empty() ? error.what() : error.why();
     }
     if (!refusal.empty()) return answer(socket, FrameKind::refused, bytes_of(refusal));
     return answer(socket, kind, bytes);
-}
-
-bool serve(int socket, FrameKind kind, std::span<const std::byte> bytes, RowReading& rows) {
-    if (kind == FrameKind::read)
-        return serve(socket, FrameKind::rows, [&] { return rows.read(rows_request_from(bytes)); });
-    if (kind == FrameKind::text)
-        return serve(socket, FrameKind::texts, [&] {
-            return to_bytes(rows.read_texts(rows_request_from(bytes)));
-        });
-    if (kind == FrameKind::lists)
-        return serve(socket, FrameKind::bytes, [&] {
-            return to_bytes(rows.read_lists(rows_request_from(bytes)));
-        });
-    if (kind == FrameKind::list)
-        return serve(socket, FrameKind::names, [&] {
-            return to_bytes(list_datasets(request_from(bytes).path));
-        });
-    return serve(
-        socket, FrameKind::facts, [&] { return to_bytes(look_at_file(request_from(bytes))); });
 }
 
 }  // namespace

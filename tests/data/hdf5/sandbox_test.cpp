@@ -147,10 +147,10 @@ TEST_F(Sandboxed, WhatHappensToTheChildWhileItReadsIsAnError) {
     EXPECT_EQ(code_with("kill -SEGV $$"), "E231");
     EXPECT_EQ(code_with("exec sleep 60", {.wall_s = 0.1}), "E232");
     const std::string rows(16, 'x'), then_sleep = "; exec sleep 60";
-    EXPECT_EQ(code_with(answer(FrameKind::rows, 15, rows.substr(1)) + then_sleep), "");
-    EXPECT_EQ(code_with(answer(FrameKind::rows, 16, rows) + then_sleep), "E233");
-    EXPECT_EQ(code_with(answer(FrameKind::facts, 15, rows.substr(1)) + then_sleep), "E233");
-    EXPECT_EQ(code_with(answer(FrameKind::rows, 15, rows.substr(2)) + "; kill -SEGV $$"), "E231");
+    EXPECT_EQ(code_with(answer(FrameKind::read, 15, rows.substr(1)) + then_sleep), "");
+    EXPECT_EQ(code_with(answer(FrameKind::read, 16, rows) + then_sleep), "E233");
+    EXPECT_EQ(code_with(answer(FrameKind::look, 15, rows.substr(1)) + then_sleep), "E233");
+    EXPECT_EQ(code_with(answer(FrameKind::read, 15, rows.substr(2)) + "; kill -SEGV $$"), "E231");
 }
 
 TEST_F(Sandboxed, ChildMayTakeLongerOverManyChunks) {
@@ -211,7 +211,7 @@ TEST_F(Sandboxed, NonsenseIsSeenAsSuch) {
     EXPECT_EQ(error_with("printf 'h5probe2' >&0; head -c 24 /dev/zero >&0; exec sleep 60").code(),
               "E233");
     const auto code_of = [&](std::size_t announced, std::string_view bytes) {
-        return error_with(answer(FrameKind::facts, announced, bytes) + "; exec sleep 60").code();
+        return error_with(answer(FrameKind::look, announced, bytes) + "; exec sleep 60").code();
     };
     EXPECT_EQ(code_of(100, std::string(100, 'x')), "E233");
     EXPECT_EQ(code_of(most_frame_bytes + 1, ""), "E233");
