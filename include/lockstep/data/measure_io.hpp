@@ -6,7 +6,6 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/data/row_source.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -99,17 +98,5 @@ Json io_json(const IoMeasurements& measured);
 /// Drops the shards' pages from the page cache; unwritten ones are written first. Returns the share
 /// of pages still there (for memory file systems: all).
 double drop_page_cache(const DatasetIndex& index);
-
-/// The shape of generated images that compress like real ones.
-struct ScratchShape {
-    std::uint64_t samples = 0;                      ///< number of samples
-    std::vector<std::int64_t> image = {3, 64, 64};  ///< C, H, W
-    std::int64_t classes = 10;                      ///< classes of the labels
-};
-
-/// Makes `images` u8 and `labels` i64, the same for equal shapes: smooth shapes on a black ground
-/// with noise in the lower bits. Deflate makes them about 1.3 times smaller, lz4 1.2 times, like
-/// photographs of that size. Different images fill 32 MiB; then they repeat.
-std::unique_ptr<RowSource> scratch_rows(const ScratchShape& shape);
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/data/row_source.hpp"
+#include "lockstep/data/sources.hpp"
 #include "lockstep/data/team.hpp"
 
 #include <cstdint>

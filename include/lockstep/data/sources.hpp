@@ -1,21 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The inputs from which a data set can be packed, each opened as a RowSource.
+/// Sources of rows for `pack`: the inputs from which a data set can be packed.
 #pragma once
 
+#include "lockstep/core/hash.hpp"
 #include "lockstep/data/foreign.hpp"
-#include "lockstep/data/row_source.hpp"
+#include "lockstep/data/manifest.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
+
+/// Samples with named fields, in the order of the input. Several threads may access them at random,
+/// in bounded memory: rows are read, decoded or generated on request.
+class RowSource {
+  public:
+    virtual ~RowSource() = default;
+
+    std::uint64_t samples() const { return samples_; }  ///< number of rows for read()
+
+    /// Returns name, type, shape and layout of each field, and the names of classes if the input
+    /// has them; statistics are empty, unless they are known to be right.
+    const std::vector<Field>& fields() const { return fields_; }
+
+    /// Returns the order of the rows; it becomes a manifest's row_order unless they are shuffled.
+    virtual std::string row_order() const { return "source"; }
+
+    /// Fills `out`, of the field's bytes_per_sample(), with row `row` of field number `field`,
+    /// little-endian. Several threads may call it at the same time. Errors: those of the format,
+    /// naming the input.
+    virtual void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const = 0;
+
+    /// Returns what the input calls row `row`, such as a file's name; "" if it has no name for it.
+    virtual std::string row_name([[maybe_unused]] std::uint64_t row) const { return ""; }
+
+    /// Returns a hash of the input's content, which may require reading all of it; equal inputs
+    /// give equal data sets.
+    virtual Hash128 fingerprint() const = 0;
+
+  protected:
+    /// A constructor that knows them later sets the members itself.
+    explicit RowSource(std::uint64_t samples = 0, std::vector<Field> fields = {})
+        : samples_(samples), fields_(std::move(fields)) {}
+
+    std::uint64_t samples_;
+    std::vector<Field> fields_;
+};
 
 /// The progress of opening an input, in bytes (`total` 0: unknown). An exception cancels.
 using ReadReport = std::function<void(std::uint64_t done, std::uint64_t total)>;
@@ -213,5 +253,17 @@ struct SynthOptions {
 /// Every byte is a function of (kind, seed, size, classes, sample) in whole numbers: the same on
 /// any machine. Errors: E102.
 std::unique_ptr<RowSource> make_synthetic(const SynthOptions& options);
+
+/// The shape of generated images that compress like real ones.
+struct ScratchShape {
+    std::uint64_t samples = 0;                      ///< number of samples
+    std::vector<std::int64_t> image = {3, 64, 64};  ///< C, H, W
+    std::int64_t classes = 10;                      ///< classes of the labels
+};
+
+/// Makes `images` u8 and `labels` i64, the same for equal shapes: smooth shapes on a black ground
+/// with noise in the lower bits. Deflate makes them about 1.3 times smaller, lz4 1.2 times, like
+/// photographs of that size. Different images fill 32 MiB; then they repeat.
+std::unique_ptr<RowSource> scratch_rows(const ScratchShape& shape);
 
 }  // namespace lockstep

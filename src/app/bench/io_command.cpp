@@ -7,6 +7,7 @@
 #include "lockstep/core/version.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/measure_io.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"

@@ -6,7 +6,6 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/data/pack.hpp"
-#include "lockstep/data/row_source.hpp"
 
 #include <cstddef>
 #include <cstdint>

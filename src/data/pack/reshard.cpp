@@ -3,7 +3,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/data/pack.hpp"
-#include "lockstep/data/row_source.hpp"
 #include "lockstep/data/team.hpp"
 
 #include "pack_space.hpp"

@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/data/pack.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "data/samples.hpp"
 #include "stream/io_ways.hpp"
