@@ -38,34 +38,3 @@ std::vector<DatasetFacts> parts_of(const Handle& dataset,
                                    const DatasetFacts& facts);
 
 }  // namespace lockstep::h5
-
-namespace lockstep {
-
-/// Reads rows of data sets, and keeps the last one open. Filters may be plugins of libhdf5
-/// (HDF5_PLUGIN_PATH). For the child process: libhdf5 parses the whole file. One thread.
-class RowReading {
-  public:
-    /// Errors: E205, E207 if there is no such data set, E213 if it has other rows than are asked
-    /// for or the library cannot read them; `why` says what it says.
-    std::vector<std::byte> read(const RowsRequest& request);
-
-    /// The texts or lists of bytes of rows of a data set [n] or [n, 1]; of a longer text the first
-    /// most_text_bytes + 1. Errors: as read(), also where it holds others.
-    Lists read_lists(const RowsRequest& request);
-
-  private:
-    /// What a read takes from the open data set, and its room in memory.
-    struct Selection {
-        h5::Handle there, here;
-    };
-
-    void open(const RowsRequest& request);
-    Selection select(const RowsRequest& request) const;
-
-    RowsRequest opened_;
-    h5::Handle file_, dataset_;
-    std::vector<hsize_t> size_;
-    bool is_value_ = false;  // it has no dimensions, and counts as one row
-};
-
-}  // namespace lockstep
