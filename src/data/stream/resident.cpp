@@ -1,20 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
+// All rows in memory, and the same batches as from files, gathered from them. There is no I/O to
+// hide, only copying, so a few threads gather whole steps side by side:
+//
+//     thread 1    takes a buffer, claims step 7, gathers --.
+//     thread 2    takes a buffer, claims step 8, gathers ---> ready_ {8, 9} ---> next() wants 7
+//     caller      would wait: takes a buffer, too, and claims step 9
+//
+// What must never happen:
+// - Nobody gathers the step that is waited for. A thread takes its buffer before it claims a step;
+//   so every claimed step has one, and with a buffer for each thread beside those the caller may
+//   hold, somebody always comes to it.
+// - Steps are handed out by who is ready first: by number, in order.
+// - A batch differs from that of a stream from files by one bit; a checkpoint may be resumed either
+//   way.
+//
+// Tested: data/stream/resident_test.cpp.
 
 #include "lockstep/data/resident.hpp"
 
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/pages.hpp"
 
+#include "batch_source.hpp"
 #include "block_reader.hpp"
 #include "memory.hpp"
+#include "ordered_work.hpp"
+#include "read_plan.hpp"
 #include "request_plan.hpp"
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
+#include <cstring>
 #include <mutex>
-#include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -28,114 +48,75 @@ constexpr std::uint32_t block_loaded = 0x4C6F6164, block_masked = 0x4D61736B;
 
 // Where decoded rows and the states of blocks go, by field.
 struct LoadTarget {
-    std::shared_ptr<const DatasetIndex> index;
+    const DatasetIndex& index;
     const std::vector<std::span<std::byte>>& fields;
     const std::vector<std::span<std::uint32_t>>& states;
+
+    const StoredBlock& stored(const FieldBlock& at) const {
+        return index.stored_blocks(at.field)[at.block];
+    }
+    std::atomic_ref<std::uint32_t> state_of(const FieldBlock& at) const {
+        return std::atomic_ref(states[at.field][at.block]);
+    }
 };
 
-/// The threads of one load().
-class Loader {
+using Band = std::span<const FieldBlock>;
+
+// A thread takes all tiles of a band: they write to the same cache lines.
+std::vector<Band> bands_of(const std::vector<FieldBlock>& blocks, const LoadTarget& target) {
+    std::vector<Band> bands;
+    for (auto begin = blocks.begin(); begin != blocks.end();) {
+        const auto end = std::find_if(begin + 1, blocks.end(), [&](const FieldBlock& at) {
+            return target.stored(at).tile == 0;
+        });
+        bands.emplace_back(begin, end);
+        begin = end;
+    }
+    return bands;
+}
+
+// Loads bands of blocks. One thread.
+class BandLoader {
   public:
-    Loader(const LoadTarget& target, const LoadOptions& options)
-        : target_(target),
-          options_(options),
-          files_(target.index),
-          blocks_(blocks_of_part(*target.index, options.part, options.parts)) {
-        for (const FieldBlock& block : blocks_) total_ += block.bytes;
-        divide();
-    }
-
-    StreamStats run() {
-        for (const FieldBlock& block : blocks_) state_of(block).store(0);
-        if (options_.report) options_.report(0, total_);
-        std::vector<std::jthread> threads;
-        const auto useful = std::min<std::size_t>(
-            static_cast<std::size_t>(std::max(options_.threads, 1)), shares_.size());
-        for (std::size_t i = 1; i < useful; ++i) threads.emplace_back([this] { work(); });
-        work();
-        threads.clear();
-        if (error_) std::rethrow_exception(error_);
-        return stats_;
-    }
-
-  private:
-    const StoredBlock& stored(const FieldBlock& at) const {
-        return target_.index->stored_blocks(at.field)[at.block];
-    }
-
-    // A thread takes all tiles of a band: they write to the same cache lines.
-    void divide() {
-        for (std::size_t i = 0; i < blocks_.size(); ++i)
-            if (i == 0 || stored(blocks_[i]).tile == 0) shares_.push_back(i);
-    }
-
-    std::span<const FieldBlock> share(std::size_t number) const {
-        const std::size_t end = number + 1 < shares_.size() ? shares_[number + 1] : blocks_.size();
-        return std::span(blocks_).subspan(shares_[number], end - shares_[number]);
-    }
-
-    void work() {
-        try {
-            BlockReader reader(files_);
-            RequestPlan plan(*target_.index);
-            for (std::size_t i = next_++; i < shares_.size(); i = next_++)
-                load(reader, plan, share(i));
-        } catch (...) {
-            next_ = shares_.size();
-            const std::scoped_lock lock(mutex_);
-            if (!error_) error_ = std::current_exception();
-        }
+    BandLoader(const LoadTarget& target,
+               const std::vector<Band>& bands,
+               BadData on_bad_data,
+               ShardFiles& files,
+               BadBlocks& bad_blocks)
+        : target_(target), bands_(bands), reader_(files), plan_(target.index) {
+        if (on_bad_data == BadData::mask)
+            on_bad_ = [&](const BlockPiece& piece, const Error& error) {
+                bad_blocks.add(piece, error);
+                target.state_of({piece.field, piece.block}).store(block_masked);
+            };
     }
 
     // What is masked stays as it is: nobody is given it.
-    void load(BlockReader& reader, RequestPlan& plan, std::span<const FieldBlock> blocks) {
-        plan.clear();
-        for (const FieldBlock& at : blocks) {
-            const std::size_t row_bytes = target_.index->fields()[at.field].bytes_per_sample();
-            plan.add_block(at.field,
-                           at.block,
-                           target_.fields[at.field].subspan(stored(at).first_row * row_bytes,
-                                                            stored(at).rows * row_bytes));
+    void operator()(std::uint64_t band, StreamStats& spent) {
+        plan_.clear();
+        for (const FieldBlock& at : bands_[band]) {
+            const std::size_t row_bytes = target_.index.fields()[at.field].bytes_per_sample();
+            const StoredBlock& block = target_.stored(at);
+            plan_.add_block(at.field,
+                            at.block,
+                            target_.fields[at.field].subspan(block.first_row * row_bytes,
+                                                             block.rows * row_bytes));
         }
-        plan.arrange();
-        OnBadBlock on_bad;
-        if (options_.on_bad_data == BadData::mask)
-            on_bad = [this](const BlockPiece& piece, const Error& error) {
-                bad_blocks_.add(piece, error);
-                state_of({piece.field, piece.block}).store(block_masked);
-            };
-        for (const ReadRequest& request : plan.requests()) reader.read(plan, request, on_bad);
-        settle(blocks, reader.take_stats());
-    }
-
-    void settle(std::span<const FieldBlock> blocks, const StreamStats& spent) {
-        const std::scoped_lock lock(mutex_);
-        stats_ += spent;
-        for (const FieldBlock& block : blocks) {
+        plan_.arrange();
+        for (const ReadRequest& request : plan_.requests()) reader_.read(plan_, request, on_bad_);
+        for (const FieldBlock& at : bands_[band]) {
             std::uint32_t unsettled = 0;
-            state_of(block).compare_exchange_strong(unsettled, block_loaded);
-            done_ += block.bytes;
+            target_.state_of(at).compare_exchange_strong(unsettled, block_loaded);
         }
-        if (options_.report) options_.report(done_, total_);
+        spent = reader_.take_stats();
     }
 
-    std::atomic_ref<std::uint32_t> state_of(const FieldBlock& at) const {
-        return std::atomic_ref(target_.states[at.field][at.block]);
-    }
-
+  private:
     const LoadTarget& target_;
-    const LoadOptions& options_;
-    ShardFiles files_;
-    BadBlocks bad_blocks_{files_};
-    std::vector<FieldBlock> blocks_;
-    std::vector<std::size_t> shares_;  // where each begins in blocks_
-    std::uint64_t total_ = 0;
-    std::atomic<std::size_t> next_ = 0;
-
-    std::mutex mutex_;
-    std::uint64_t done_ = 0;
-    StreamStats stats_;
-    std::exception_ptr error_;
+    const std::vector<Band>& bands_;
+    BlockReader reader_;
+    RequestPlan plan_;
+    OnBadBlock on_bad_;
 };
 
 constexpr std::uint64_t most_resident_samples = std::uint64_t{1} << 32;
@@ -154,6 +135,10 @@ void ask_for_huge_pages(std::span<std::byte> memory) {
     if (first < last) ::madvise(memory.data() + (first - begin), last - first, MADV_HUGEPAGE);
 }
 
+std::string too_many_text(std::uint64_t samples) {
+    return fmt::format("{} samples are too many to keep in memory", grouped(samples));
+}
+
 // Returns the memory for data; the rest is for everything else on the node.
 constexpr std::uint64_t usable(std::uint64_t free_bytes) {
     return free_bytes - free_bytes / 10;
@@ -166,8 +151,7 @@ std::string why_it_does_not_fit(const MemoryFacts& facts) {
         fmt::format("keeping all rows in memory takes {} a node, and {} while they are loaded",
                     bytes_text(facts.bytes_needed),
                     bytes_text(facts.loading_bytes));
-    if (facts.samples > std::uint64_t{1} << 32)
-        return fmt::format("{} samples are too many to keep in memory", grouped(facts.samples));
+    if (facts.samples > most_resident_samples) return too_many_text(facts.samples);
     if (needed_bytes > facts.budget_bytes)
         return fmt::format("{}; {} are allowed", needed, bytes_text(facts.budget_bytes));
     if (needed_bytes > usable(facts.free_bytes))
@@ -179,6 +163,165 @@ std::string why_it_does_not_fit(const MemoryFacts& facts) {
         return fmt::format(
             "{}; there is room for {} of shared memory", needed, bytes_text(facts.shared_bytes));
     return "";
+}
+
+// More threads do not make memory faster. On a single core there is none: the caller gathers by
+// itself.
+constexpr int most_assemblers = 4;
+// Steps between checks whether another assembler would help.
+constexpr std::uint64_t steps_of_a_look = 64;
+
+int assemblers_at_most(const StreamOptions& options) {
+    if (options.io_threads > 0) return std::min(options.io_threads, most_assemblers);
+    return std::clamp(std::min(usable_cores() - 1, options.most_io_threads), 0, most_assemblers);
+}
+
+// One more than the consumer holds for each thread that assembles, and for the caller if none does.
+std::size_t buffers_for(int assemblers) {
+    return lendable_batches - 1 + static_cast<std::size_t>(std::max(assemblers, 1));
+}
+
+/// Gathers batches ahead of next(), whose caller helps instead of waiting.
+class ResidentSource : public BatchSource {
+  public:
+    ResidentSource(const std::shared_ptr<const DatasetIndex>& index,
+                   std::shared_ptr<const ResidentRows> rows,
+                   const StreamOptions& options,
+                   StreamPosition start)
+        : BatchSource(index,
+                      options,
+                      buffers_for(assemblers_at_most(options)),
+                      most_rows(options, index->samples())),
+          rows_(std::move(rows)),
+          most_threads_(assemblers_at_most(options)),
+          walk_bytes_(SampleWalk::memory_bytes(index_->blocks(), options)),
+          walk_(index_->blocks(), options, start) {
+        try {
+            for (int i = 0; i < std::min(std::max(options.io_threads, 1), most_threads_); ++i)
+                add_assembler();
+        } catch (...) {
+            stop();
+            throw;
+        }
+    }
+
+    ~ResidentSource() override { stop(); }
+
+    StreamStats stats() const override {
+        StreamStats stats = BatchSource::stats();
+        stats.io_threads = static_cast<int>(threads_.size());
+        return stats;
+    }
+
+    std::uint64_t memory_bytes() const override { return buffers_->memory_bytes() + walk_bytes_; }
+
+    std::string memory_text() const override {
+        return fmt::format(
+            "from memory: all rows in {}, shared by the ranks of a node; {} of batches{}, {} "
+            "for order '{}'",
+            bytes_text(ResidentRows::bytes_needed(*index_)),
+            bytes_text(buffers_->memory_bytes()),
+            options_.page_lock ? " (page-locked)" : "",
+            bytes_text(walk_bytes_),
+            order_name(options_.order));
+    }
+
+  private:
+    std::pair<std::uint64_t, StepSamples> claim_step() {
+        const std::scoped_lock lock(walk_mutex_);
+        const std::uint64_t number = steps_claimed_++;
+        return {number, walk_.next()};
+    }
+
+    void add_assembler() {
+        add_thread([this] {
+            for (;;) {
+                BatchBuffers::Lent buffer = buffers_->take();
+                if (!buffer.lease) return;
+                assemble_next(std::move(buffer));
+            }
+        });
+    }
+
+    void assemble_next(BatchBuffers::Lent buffer) {
+        const double since = now_s();
+        auto [number, step] = claim_step();
+        Batch batch = assemble(std::move(step), std::move(buffer));
+        deliver(number, std::move(batch), now_s() - since);
+    }
+
+    // The caller would only wait: it may as well gather a batch itself.
+    bool help() override {
+        BatchBuffers::Lent buffer = buffers_->try_take();
+        if (!buffer.lease) return false;
+        run_guarded([&] { assemble_next(std::move(buffer)); });
+        return true;
+    }
+
+    void adapt(double waited_s) override {
+        waited_since_s_ += waited_s;
+        if (options_.io_threads > 0 || steps_given_ % steps_of_a_look != 0) return;
+        const double now = now_s();
+        const bool is_late = waited_since_s_ > 0.01 * (now - looked_at_s_);
+        looked_at_s_ = now;
+        waited_since_s_ = 0;
+        if (is_late && static_cast<int>(threads_.size()) < most_threads_) add_assembler();
+    }
+
+    Batch assemble(StepSamples step, BatchBuffers::Lent buffer) const {
+        BatchRoom& room = *buffer.room;
+        room.sample_ids.swap(step.ids);
+        room.valid.clear();
+        std::vector<const std::byte*> places(room.sample_ids.size());
+        for (std::size_t f = 0; f < room.places.size(); ++f) {
+            const std::size_t row_bytes = index_->fields()[f].bytes_per_sample();
+            const std::byte* const rows = rows_->rows(f).data();
+            std::ranges::transform(room.sample_ids, places.begin(), [&](std::uint64_t sample) {
+                return rows + sample * row_bytes;
+            });
+            gather_rows(places, row_bytes, room.places[f].data());
+        }
+        if (rows_->masked_samples() > 0) mask(room);
+        return make_batch(step.step, std::move(buffer));
+    }
+
+    void mask(BatchRoom& room) const {
+        for (std::size_t row = 0; row < room.sample_ids.size(); ++row) {
+            if (!rows_->is_masked(room.sample_ids[row])) continue;
+            room.valid.resize(room.sample_ids.size(), 1);
+            room.valid[row] = 0;
+            for (std::size_t f = 0; f < room.places.size(); ++f) {
+                const std::size_t row_bytes = index_->fields()[f].bytes_per_sample();
+                std::memset(room.places[f].data() + row * row_bytes, 0, row_bytes);
+            }
+        }
+    }
+
+    const std::shared_ptr<const ResidentRows> rows_;
+    const int most_threads_;
+    const std::uint64_t walk_bytes_;
+
+    std::mutex walk_mutex_;
+    SampleWalk walk_;
+    std::uint64_t steps_claimed_ = 0;
+
+    double looked_at_s_ = now_s(), waited_since_s_ = 0;  // the caller's
+};
+
+void check_memory(const DatasetIndex& index, const StreamOptions& options) {
+    const std::uint64_t buffers = buffers_for(assemblers_at_most(options)) *
+                                  row_memory(index, most_rows(options, index.samples()));
+    const std::uint64_t needed = buffers + SampleWalk::memory_bytes(index.blocks(), options);
+    check(needed <= options.memory_bytes, [&] {
+        return Error("E106",
+                     fmt::format("batches from memory need {} of buffers; {} are allowed",
+                                 bytes_text(needed),
+                                 bytes_text(options.memory_bytes)),
+                     fmt::format("{} for batches, the rest for order '{}'",
+                                 bytes_text(buffers),
+                                 order_name(options.order)),
+                     fmt::format("allow more: --data-memory {}MiB", (needed >> 20) + 1));
+    });
 }
 
 }  // namespace
@@ -201,11 +344,10 @@ ResidentRows::ResidentRows(std::shared_ptr<const DatasetIndex> index,
     expect(reinterpret_cast<std::uintptr_t>(memory.data()) % buffer_alignment == 0,
            "lent memory is aligned");
     check(index_->samples() <= most_resident_samples, [&] {
-        return Error(
-            "E227",
-            fmt::format("{} samples are too many to keep in memory", grouped(index_->samples())),
-            fmt::format("{} is the limit", grouped(most_resident_samples)),
-            "stream them: --data-mode stream --order lanes");
+        return Error("E227",
+                     too_many_text(index_->samples()),
+                     fmt::format("{} is the limit", grouped(most_resident_samples)),
+                     "stream them: --data-mode stream --order lanes");
     });
     ask_for_huge_pages(memory);
     fields_ = divided(*index_, index_->samples(), memory);
@@ -226,7 +368,29 @@ std::shared_ptr<ResidentRows> ResidentRows::in_own_memory(
 
 StreamStats ResidentRows::load(const LoadOptions& options) {
     expect(options.part >= 0 && options.part < options.parts, "a part is one of the parts");
-    return Loader({index_, fields_, states_}, options).run();
+    const LoadTarget target{*index_, fields_, states_};
+    const std::vector<FieldBlock> blocks = blocks_of_part(*index_, options.part, options.parts);
+    const std::vector<Band> bands = bands_of(blocks, target);
+    std::uint64_t done = 0, total = 0;
+    for (const FieldBlock& block : blocks) {
+        target.state_of(block).store(0);
+        total += block.bytes;
+    }
+    if (options.report) options.report(done, total);
+    ShardFiles files(index_);
+    BadBlocks bad_blocks(files);
+    std::vector<BandLoader> loaders;
+    const auto useful = std::clamp<std::size_t>(bands.size(), 1, std::max(options.threads, 1));
+    for (std::size_t i = 0; i < useful; ++i)
+        loaders.emplace_back(target, bands, options.on_bad_data, files, bad_blocks);
+    std::vector<StreamStats> slots(2 * useful);
+    StreamStats stats;
+    work_in_order(bands.size(), loaders, slots, [&](std::uint64_t band, const StreamStats& spent) {
+        stats += spent;
+        for (const FieldBlock& block : bands[band]) done += block.bytes;
+        if (options.report) options.report(done, total);
+    });
+    return stats;
 }
 
 void ResidentRows::seal() {
@@ -270,6 +434,17 @@ void check_resident(const MemoryFacts& facts) {
                      "give a larger --data-memory, or stream them: --data-mode auto and, in a new "
                      "run, --order lanes");
     });
+}
+
+std::unique_ptr<BatchSource> make_resident_source(std::shared_ptr<const DatasetIndex> index,
+                                                  std::shared_ptr<const ResidentRows> rows,
+                                                  const StreamOptions& options,
+                                                  StreamPosition start) {
+    expect(rows->is_sealed(), "resident rows are sealed before batches are asked for");
+    expect(rows->index().digest() == index->digest() && rows->index().samples() == index->samples(),
+           "resident rows are those of the data set");
+    check_memory(*index, options);
+    return std::make_unique<ResidentSource>(index, std::move(rows), options, start);
 }
 
 }  // namespace lockstep
