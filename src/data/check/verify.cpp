@@ -182,10 +182,9 @@ ShardPass pass_over(const ShardView& shard,
     std::vector<SegmentReader> readers;
     const auto useful = std::clamp<std::size_t>(plan.segments.size(), 1, std::max(threads, 1));
     for (std::size_t i = 0; i < useful; ++i) readers.emplace_back(shard, plan);
-    std::vector<ReadSegment> slots(useful == 1 ? 1 : 2 * useful);
     ShardPass pass;
     Hasher128 hasher;
-    work_in_order(plan.segments.size(), readers, slots, [&](std::uint64_t at, ReadSegment& read) {
+    work_in_order<ReadSegment>(plan.segments.size(), readers, [&](std::uint64_t at, auto& read) {
         hasher.add(read.bytes);
         std::ranges::move(read.findings, std::back_inserter(pass.findings));
         report(plan.segments[at].offset + plan.segments[at].bytes);
@@ -388,9 +387,9 @@ std::vector<Finding> verify_blocks(const std::shared_ptr<const DatasetIndex>& in
     ShardFiles files(index);
     std::vector<BlockLook> looks;
     for (int i = worker_count(options.threads); i > 0; --i) looks.emplace_back(files, blocks);
-    std::vector<std::optional<Finding>> slots(2 * looks.size());
     std::vector<Finding> findings;
-    work_in_order(blocks.size(), looks, slots, [&](std::uint64_t at, auto& found) {
+    using Found = std::optional<Finding>;
+    work_in_order<Found>(blocks.size(), looks, [&](std::uint64_t at, Found& found) {
         if (found) findings.push_back(std::move(*found));
         done += blocks[at].bytes;
         if (report) report(done * members, total * members);

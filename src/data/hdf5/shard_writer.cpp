@@ -243,8 +243,7 @@ Indexes write_objects(const ShardSpec& spec,
     std::vector<FieldWriter> fields;
     for (std::size_t f = 0; f < spec.manifest.fields.size(); ++f)
         fields.emplace_back(data, spec, f, encoding);
-    std::vector<EncodedBlock> slots(useful == 1 ? 1 : 2 * useful);
-    work_in_order(blocks.size(), makers, slots, [&](std::uint64_t at, const EncodedBlock& made) {
+    work_in_order<EncodedBlock>(blocks.size(), makers, [&](std::uint64_t at, const auto& made) {
         for (std::size_t f = 0; f < fields.size(); ++f) fields[f].write(blocks[at], made[f]);
         check(error == 0, [&] { return system_error("write", spec.path, error); });
         report(spec.shard().first_sample + blocks[at].first + blocks[at].rows);

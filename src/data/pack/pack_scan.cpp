@@ -313,10 +313,9 @@ Words sums_of_parts(const RowSource& source,
     };
     const auto threads = static_cast<std::size_t>(worker_count(options.threads));
     std::vector<decltype(scan)> makers(threads, scan);
-    std::vector<Words> slots(2 * threads);
     const auto total = make_tally();
     Words all;
-    work_in_order(last - first, makers, slots, [&](std::uint64_t at, const Words& words) {
+    work_in_order<Words>(last - first, makers, [&](std::uint64_t at, const Words& words) {
         if (total->is_exact())
             total->add(words);
         else

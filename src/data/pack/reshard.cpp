@@ -173,7 +173,8 @@ class ShuffledSource : public RowSource {
         const std::uint64_t last = source_.samples() * (rank + 1) / size;
         const std::vector<std::uint64_t> places =
             places_of_rows(source_.samples(), *options_.shuffle_seed);
-        auto read = [&](std::uint64_t piece, std::vector<std::byte>& out) {
+        using Bytes = std::vector<std::byte>;
+        auto read = [&](std::uint64_t piece, Bytes& out) {
             const std::uint64_t begin = first + piece * rows_at_once;
             const std::uint64_t end = std::min(begin + rows_at_once, last);
             out.resize((end - begin) * layout_.record_bytes());
@@ -190,10 +191,9 @@ class ShuffledSource : public RowSource {
         };
         const auto threads = static_cast<std::size_t>(worker_count(options_.threads));
         std::vector<decltype(read)> readers(threads, read);
-        std::vector<std::vector<std::byte>> slots(2 * threads);
         BucketWriter writer(folder_, options_.team.rank, layout_, memory_bytes_);
         const std::uint64_t pieces = (last - first + rows_at_once - 1) / rows_at_once;
-        work_in_order(pieces, readers, slots, [&](std::uint64_t at, const auto& records) {
+        work_in_order<Bytes>(pieces, readers, [&](std::uint64_t at, const Bytes& records) {
             for (std::size_t i = 0; i < records.size(); i += layout_.record_bytes())
                 writer.add(std::span(records).subspan(i, layout_.record_bytes()));
             report(std::min(source_.samples(), (at + 1) * rows_at_once * size));

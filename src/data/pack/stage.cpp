@@ -278,7 +278,6 @@ class Staging {
             message = own_message(pieces[at]);
         };
         std::vector<std::decay_t<decltype(read_ahead)>> readers(readers_ahead, read_ahead);
-        std::vector<std::string> slots(4 * readers_ahead);
         PartWriter writer;
         std::optional<Error> failure;
         std::uint64_t done = 0, total = 0;
@@ -309,7 +308,7 @@ class Staging {
                 failure = as_error(error);
             }
         };
-        work_in_order(pieces.size(), readers, slots, pass_on);
+        work_in_order<std::string>(pieces.size(), readers, pass_on, 4);
         if (failure) throw *failure;
     }
 

@@ -60,15 +60,15 @@ struct EndOfClaims {
     EndOfClaims& operator=(EndOfClaims&&) = delete;
 };
 
-/// Calls make(piece, slot) for each piece below `count`, on a thread for each element of `makers`
-/// (which are called as maker(piece, slot), each by one thread), and use(piece, slot) on this
-/// thread, in order. Slots are reused. With one maker everything happens on this thread. Throws the
-/// first failure in the order of pieces, after all threads have ended.
-template <class Maker, class Slot, class Use>
+/// Calls maker(piece, slot) for each piece below `count`, on a thread for each of `makers`, and
+/// use(piece, slot) on this thread, in order. Slots are reused. With one maker everything happens
+/// on this thread. Throws the first failure in the order of pieces, after all threads have ended.
+template <class Slot, class Maker, class Use>
 void work_in_order(std::uint64_t count,
                    std::vector<Maker>& makers,
-                   std::vector<Slot>& slots,
-                   Use&& use) {
+                   Use&& use,
+                   std::size_t slots_of_a_maker = 2) {
+    std::vector<Slot> slots(slots_of_a_maker * makers.size());
     if (makers.size() == 1) {
         for (std::uint64_t piece = 0; piece < count; ++piece) {
             makers[0](piece, slots[0]);

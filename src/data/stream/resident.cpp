@@ -383,9 +383,8 @@ StreamStats ResidentRows::load(const LoadOptions& options) {
     const auto useful = std::clamp<std::size_t>(bands.size(), 1, std::max(options.threads, 1));
     for (std::size_t i = 0; i < useful; ++i)
         loaders.emplace_back(target, bands, options.on_bad_data, files, bad_blocks);
-    std::vector<StreamStats> slots(2 * useful);
     StreamStats stats;
-    work_in_order(bands.size(), loaders, slots, [&](std::uint64_t band, const StreamStats& spent) {
+    work_in_order<StreamStats>(bands.size(), loaders, [&](std::uint64_t band, const auto& spent) {
         stats += spent;
         for (const FieldBlock& block : bands[band]) done += block.bytes;
         if (options.report) options.report(done, total);
