@@ -54,18 +54,10 @@ BatchBuffers::BatchBuffers(const DatasetIndex& index,
     }
 }
 
-BatchBuffers::Lent BatchBuffers::take() {
+BatchBuffers::Lent BatchBuffers::take(Wait wait) {
     std::unique_lock lock(mutex_);
-    given_back_.wait(lock, [&] { return is_stopped_ || !free_.empty(); });
-    return is_stopped_ ? Lent{} : lend();
-}
-
-BatchBuffers::Lent BatchBuffers::try_take() {
-    const std::scoped_lock lock(mutex_);
-    return is_stopped_ || free_.empty() ? Lent{} : lend();
-}
-
-BatchBuffers::Lent BatchBuffers::lend() {
+    if (wait == Wait::yes) given_back_.wait(lock, [&] { return is_stopped_ || !free_.empty(); });
+    if (is_stopped_ || free_.empty()) return {};
     const std::size_t buffer = free_.back();
     free_.pop_back();
     std::shared_ptr<void> lease(

@@ -61,14 +61,12 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
         std::shared_ptr<void> lease;
     };
 
-    /// Waits for a free buffer; without lease after stop().
-    Lent take();
-    /// Without lease where none is free.
-    Lent try_take();
+    enum class Wait { no, yes };
+    /// Without lease after stop(), and where none is free and it may not wait for one.
+    Lent take(Wait wait = Wait::yes);
     void stop();
 
   private:
-    Lent lend();  // under the mutex, with a free one
     void give_back(std::size_t buffer);
 
     Pages memory_;

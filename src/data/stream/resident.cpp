@@ -252,7 +252,7 @@ class ResidentSource : public BatchSource {
 
     // The caller would only wait: it may as well gather a batch itself.
     bool help() override {
-        BatchBuffers::Lent buffer = buffers_->try_take();
+        BatchBuffers::Lent buffer = buffers_->take(BatchBuffers::Wait::no);
         if (!buffer.lease) return false;
         run_guarded([&] { assemble_next(std::move(buffer)); });
         return true;
