@@ -369,16 +369,10 @@ bool answer(int socket, FrameKind kind, std::span<const std::byte> bytes) {
 std::vector<std::byte> made_for(FrameKind kind,
                                 std::span<const std::byte> request,
                                 RowReading& rows) {
-    switch (kind) {
-        case FrameKind::read:
-            return rows.read(rows_request_from(request));
-        case FrameKind::lists:
-            return to_bytes(rows.read_lists(rows_request_from(request)));
-        case FrameKind::list:
-            return to_bytes(list_datasets(request_from(request).path));
-        default:
-            return to_bytes(look_at_file(request_from(request)));
-    }
+    if (kind == FrameKind::read) return rows.read(rows_request_from(request));
+    if (kind == FrameKind::lists) return to_bytes(rows.read_lists(rows_request_from(request)));
+    if (kind == FrameKind::list) return to_bytes(list_datasets(request_from(request).path));
+    return to_bytes(look_at_file(request_from(request)));
 }
 
 // Answers with what was asked for, or with why it is not there.

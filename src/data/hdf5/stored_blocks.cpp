@@ -244,19 +244,13 @@ Unpacking unpacking_of(const DatasetFacts& facts, std::optional<double> instead)
 }
 
 FoundBlocks blocks_of(const DatasetFacts& facts, const RowsInFile& rows, BlockForms& forms) {
-    switch (facts.layout) {
-        case StorageLayout::contiguous:
-            return contiguous_blocks(facts, rows, forms);
-        case StorageLayout::chunked:
-            return Chunks(facts, rows, forms).blocks();
-        case StorageLayout::elsewhere:
-        case StorageLayout::linked:
-            return {{}, "it is virtual, or its values lie in other files"};
-        case StorageLayout::missing:
-        case StorageLayout::other:
-            break;
-    }
-    return {{}, "it is neither contiguous nor in chunks"};
+    using enum StorageLayout;
+    if (facts.layout == contiguous) return contiguous_blocks(facts, rows, forms);
+    if (facts.layout == chunked) return Chunks(facts, rows, forms).blocks();
+    const bool is_elsewhere = facts.layout == elsewhere || facts.layout == linked;
+    return {{},
+            is_elsewhere ? "it is virtual, or its values lie in other files"
+                         : "it is neither contiguous nor in chunks"};
 }
 
 }  // namespace lockstep

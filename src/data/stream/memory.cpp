@@ -145,16 +145,9 @@ void gather_small(std::span<const std::byte* const> rows, std::byte* to) {
 }  // namespace
 
 void gather_rows(std::span<const std::byte* const> rows, std::size_t bytes, std::byte* to) {
-    switch (bytes) {
-        case 1:
-            return gather_small<1>(rows, to);
-        case 4:
-            return gather_small<4>(rows, to);
-        case 8:
-            return gather_small<8>(rows, to);
-        default:
-            break;
-    }
+    if (bytes == 1) return gather_small<1>(rows, to);
+    if (bytes == 4) return gather_small<4>(rows, to);
+    if (bytes == 8) return gather_small<8>(rows, to);
     Parts far(rows, bytes), near(rows, bytes), here(rows, bytes);
     for (std::size_t i = far.count_in(row_bytes_ahead); i > 0; --i) prefetch(far.next());
     for (std::size_t i = near.count_in(row_bytes_ahead / 2); i > 0; --i) near.next();

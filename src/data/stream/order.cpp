@@ -89,18 +89,10 @@ EpochOrder::EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std:
         std::plus<>(),
         [](const RowBlock& block) { return std::uint64_t{block.used()}; },
         std::uint64_t{0});
-    switch (spec.kind) {
-        case OrderKind::lanes:
-            lanes_ = static_cast<int>(
-                std::min<std::uint64_t>(static_cast<std::uint64_t>(spec.lanes), blocks_.size()));
-            window_blocks_ = static_cast<std::uint64_t>(spec.window_blocks);
-            break;
-        case OrderKind::uniform:
-            window_blocks_ = blocks_.size();
-            break;
-        case OrderKind::sequential:
-            break;
-    }
+    if (spec.kind == OrderKind::uniform) window_blocks_ = blocks_.size();
+    if (spec.kind != OrderKind::lanes) return;
+    lanes_ = static_cast<int>(std::min(static_cast<std::size_t>(spec.lanes), blocks_.size()));
+    window_blocks_ = static_cast<std::uint64_t>(spec.window_blocks);
 }
 
 std::uint64_t EpochOrder::lane_samples_before(int lane, std::uint64_t position) const {
