@@ -14,7 +14,6 @@
 #include "file_facts.hpp"
 #include "h5.hpp"
 
-#include <cstddef>
 #include <cstdint>
 
 #include <hdf5.h>

@@ -3,7 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"

@@ -27,7 +27,6 @@
 
 #include "format/manifest_fields.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>

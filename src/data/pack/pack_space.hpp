@@ -7,7 +7,6 @@
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/data/pack.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
