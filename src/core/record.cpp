@@ -140,6 +140,12 @@ std::size_t Record::place(const char* key,
     return static_cast<std::size_t>(found - names.begin());
 }
 
+std::string next_member(std::string_view& members) {
+    const std::string_view first = members.substr(0, members.find(','));
+    members.remove_prefix(std::min(first.size() + 1, members.size()));
+    return std::string(first.substr(first.rfind('.') + 1));
+}
+
 void describe(Record& record, ErrorEvent& error) {
     record.field("code", error.code);
     record.field("what", error.what);

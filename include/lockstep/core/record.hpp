@@ -8,8 +8,12 @@
 ///         record.sparse("nice", lease.nice, 0);  // not written where it is 0
 ///     }
 ///
-/// Each key is therefore spelt in one place. The order of the calls is the order in the file. A
-/// value is a bool, int, int64, uint64, double, text, a Json object as it is, or a described
+/// Each key is therefore spelt in one place. The order of the calls is the order in the file.
+/// Members whose keys are their own names can share a call; to rename one changes the format:
+///
+///     LOCKSTEP_EACH(record.sparse, lease.by, lease.since);
+///
+/// A value is a bool, int, int64, uint64, double, text, a Json object as it is, or a described
 /// struct. It may also be a vector, a map by text or an optional of these.
 #pragma once
 
@@ -206,6 +210,15 @@ class Record {
     UnknownKeys unknown_keys_ = UnknownKeys::ignored;
     std::vector<std::string> asked_;  // keys asked for, if unknown keys are refused
 };
+
+/// Returns the first member's name in "lease.by, lease.since", and takes it off that text.
+std::string next_member(std::string_view& members);
+
+/// Calls record.HOW(name, member) for each member: LOCKSTEP_EACH(record.HOW, value.a, value.b).
+#define LOCKSTEP_EACH(how, ...)                                     \
+    [&](std::string_view members, auto&... each) {                  \
+        (how(::lockstep::next_member(members).c_str(), each), ...); \
+    }(#__VA_ARGS__, __VA_ARGS__)
 
 /// Returns `value` as the JSON of its describe().
 template <Described T>
