@@ -212,10 +212,8 @@ std::vector<std::string> no_gpu_direct(Ranks ranks) {
 }  // namespace
 
 void describe(Record& record, RankNetwork& network) {
-    record.field("host", network.host);
-    record.field("node", network.node);
-    record.sparse("rdma_ports", network.rdma_ports);
-    record.sparse("forbids_rdma", network.forbids_rdma);
+    LOCKSTEP_EACH(record.field, network.host, network.node);
+    LOCKSTEP_EACH(record.sparse, network.rdma_ports, network.forbids_rdma);
     record.field("report", network.report);
     record.sparse("why_none", network.why_none);
 }
@@ -224,15 +222,13 @@ void describe(Record& record, NcclTransportShare& share) {
     record.field("between_nodes", share.is_between_nodes);
     describe(record, share.transport);
     record.sparse("devices", share.through);
-    record.field("pairs", share.pairs);
-    record.field("of", share.of);
+    LOCKSTEP_EACH(record.field, share.pairs, share.of);
 }
 
 void describe(Record& record, NetworkSummary& summary) {
     record.field("text", summary.text);
     record.field("transports", summary.shares);
-    record.field("not_reported", summary.not_reported);
-    record.field("warnings", summary.warnings);
+    LOCKSTEP_EACH(record.field, summary.not_reported, summary.warnings);
 }
 
 RankNetwork rank_network(const NcclReportPlan& plan,

@@ -142,12 +142,8 @@ std::vector<KnownFault> known_nccl_faults(const std::vector<NcclRankFacts>& fact
 }
 
 void describe(Record& record, NcclRankFacts& facts) {
-    record.field("host", facts.host);
-    record.field("host_id", facts.host_id);
-    record.field("gpu_uuid", facts.gpu_uuid);
-    record.field("gpu_pci", facts.gpu_pci);
-    record.field("nccl_version", facts.nccl_version);
-    record.field("settings", facts.settings);
+    LOCKSTEP_EACH(record.field, facts.host, facts.host_id, facts.gpu_uuid);
+    LOCKSTEP_EACH(record.field, facts.gpu_pci, facts.nccl_version, facts.settings);
 }
 
 std::map<std::string, std::string> nccl_variables(const Environment& environment,

@@ -149,9 +149,7 @@ void describe(Record& record, TensorMeta& tensor) {
 }
 
 void describe(Record& record, StoredPiece& piece) {
-    record.count("tensor", piece.tensor);
-    record.count("start", piece.start);
-    record.count("count", piece.count);
+    LOCKSTEP_EACH(record.count, piece.tensor, piece.start, piece.count);
     record.field("file", piece.file);
     record.count("offset", piece.offset);
     record.field("xxh3_128", piece.hash);
@@ -159,18 +157,12 @@ void describe(Record& record, StoredPiece& piece) {
 
 void describe(Record& record, OrderState& order) {
     record.field("kind", order.kind, order_names);
-    record.field("data_digest", order.data_digest);
-    record.field("seed", order.seed);
-    record.field("lanes", order.lanes);
-    record.field("window_blocks", order.window_blocks);
-    record.count("epoch", order.epoch);
-    record.count("consumed", order.consumed);
+    LOCKSTEP_EACH(record.field, order.data_digest, order.seed, order.lanes, order.window_blocks);
+    LOCKSTEP_EACH(record.count, order.epoch, order.consumed);
 }
 
 void describe(Record& record, BitContract& contract) {
-    record.field("deciding", contract.deciding);
-    record.field("canary", contract.canary);
-    record.field("processor", contract.processor);
+    LOCKSTEP_EACH(record.field, contract.deciding, contract.canary, contract.processor);
 }
 
 void describe(Record& record, EvaluationRecord& evaluated) {
@@ -186,53 +178,38 @@ void describe(Record& record, EvaluationRecord& evaluated) {
 }
 
 void describe(Record& record, EvaluatedStep& one) {
-    record.field("step", one.step);
-    record.field("value", one.value);
+    LOCKSTEP_EACH(record.field, one.step, one.value);
 }
 
 void describe(Record& record, BestEvaluation& best) {
-    record.field("metric", best.metric);
-    record.field("step", best.step);
-    record.field("value", best.value);
-    record.field("not_since", best.not_since);
+    LOCKSTEP_EACH(record.field, best.metric, best.step, best.value, best.not_since);
     record.sparse("next", best.next);
 }
 
 void describe(Record& record, LossScale& scale) {
-    record.field("factor", scale.factor);
-    record.field("good_steps", scale.good_steps);
+    LOCKSTEP_EACH(record.field, scale.factor, scale.good_steps);
 }
 
 void describe(Record& record, Retention& retention) {
     record.field("last", retention.last);
-    record.sparse("every", retention.every);
-    record.sparse("rollback", retention.rollback);
-    record.sparse("read", retention.read);
-    record.sparse("best", retention.best);
+    LOCKSTEP_EACH(record.sparse, retention.every, retention.rollback);
+    LOCKSTEP_EACH(record.sparse, retention.read, retention.best);
 }
 
 void describe(Record& record, CheckpointState& state) {
-    record.field("step", state.step);
-    record.field("epoch", state.epoch);
+    LOCKSTEP_EACH(record.field, state.step, state.epoch);
     if (record.is_reading()) state.updates = state.step;  // the rule of earlier versions
     record.later("updates", state.updates);
     record.field("order", state.order);
-    record.later("contract", state.contract);
-    record.later("evaluated", state.evaluated);
-    record.later("best", state.best);
-    record.later("loss_scale", state.loss_scale);
-    record.later("retention", state.retention);
-    record.field("ranks", state.ranks);
-    record.field("virtual_ranks", state.virtual_ranks);
-    record.field("parameter_hash", state.parameter_hash);
-    record.field("counters", state.counters);
+    LOCKSTEP_EACH(record.later, state.contract, state.evaluated, state.best);
+    LOCKSTEP_EACH(record.later, state.loss_scale, state.retention);
+    LOCKSTEP_EACH(record.field, state.ranks, state.virtual_ranks);
+    LOCKSTEP_EACH(record.field, state.parameter_hash, state.counters);
 }
 
 void describe(Record& record, CheckpointManifest& manifest) {
     record.version("format", checkpoint_format);
-    record.field("state", manifest.state);
-    record.field("tensors", manifest.tensors);
-    record.field("pieces", manifest.pieces);
+    LOCKSTEP_EACH(record.field, manifest.state, manifest.tensors, manifest.pieces);
 }
 
 std::string checkpoint_manifest_text(const CheckpointManifest& manifest) {

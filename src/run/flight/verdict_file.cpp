@@ -40,9 +40,7 @@ void describe(Record& record, Verdict& verdict) {
         trouble_named,
         "a verdict");
     record.field("ranks", verdict.culprits);
-    record.field("what", verdict.what);
-    record.field("why", verdict.why);
-    record.field("fix", verdict.fix);
+    LOCKSTEP_EACH(record.field, verdict.what, verdict.why, verdict.fix);
 }
 
 fs::path verdict_path(const fs::path& folder) {

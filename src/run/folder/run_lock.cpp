@@ -84,13 +84,9 @@ Lease own_lease() {
 }
 
 void describe(Record& record, Lease& lease) {
-    record.field("by", lease.by);
-    record.field("host", lease.host);
-    record.field("pid", lease.pid);
-    record.field("since", lease.since);
+    LOCKSTEP_EACH(record.field, lease.by, lease.host, lease.pid, lease.since);
     if (!record.wants("job", !lease.job.empty())) return;
-    record.field("job", lease.job);
-    record.field("restarts", lease.restarts);
+    LOCKSTEP_EACH(record.field, lease.job, lease.restarts);
 }
 
 // Returns nothing for a torn lease, or for an empty one after a proper end.

@@ -30,9 +30,7 @@ std::uint64_t size_in(const fs::path& file, std::string_view key, std::uint64_t 
 }  // namespace
 
 void describe(Record& record, ModelBytes& bytes) {
-    record.field("parameters", bytes.parameters);
-    record.field("gradients", bytes.gradients);
-    record.field("state", bytes.state);
+    LOCKSTEP_EACH(record.field, bytes.parameters, bytes.gradients, bytes.state);
 }
 
 std::uint64_t resident_bytes(std::span<const std::byte> memory) {

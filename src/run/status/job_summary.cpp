@@ -327,24 +327,11 @@ std::string summary_text(const JobSummary& job) {
 }
 
 void describe(Record& record, RankUse& use) {
-    record.field("rank", use.rank);
-    record.field("host", use.host);
-    record.field("wall_s", use.wall_s);
-    record.field("cpu_s", use.cpu_s);
-    record.field("coreless_s", use.coreless_s);
-    record.field("cores", use.cores);
-    record.field("threads", use.threads);
-    record.field("peak_bytes", use.peak_bytes);
-    record.field("shared_bytes", use.shared_bytes);
-    record.field("model", use.model);
-    record.field("limit_bytes", use.limit_bytes);
-    record.field("limit_of", use.limit_of);
-    record.field("is_on_gpu", use.is_on_gpu);
-    record.field("leaves", use.leaves);
-    record.field("data_bound", use.data_bound);
-    record.field("has_resident_data", use.has_resident_data);
-    record.field("saves", use.saves);
-    record.field("steps", use.steps);
+    LOCKSTEP_EACH(record.field, use.rank, use.host, use.wall_s, use.cpu_s);
+    LOCKSTEP_EACH(record.field, use.coreless_s, use.cores, use.threads, use.peak_bytes);
+    LOCKSTEP_EACH(record.field, use.shared_bytes, use.model, use.limit_bytes);
+    LOCKSTEP_EACH(record.field, use.limit_of, use.is_on_gpu, use.leaves, use.data_bound);
+    LOCKSTEP_EACH(record.field, use.has_resident_data, use.saves, use.steps);
     std::vector<std::vector<double>> stretches;
     for (const StepBudget& stretch : use.stretches) stretches.push_back(numbers_of(stretch));
     record.field("stretches", stretches);
@@ -356,24 +343,13 @@ void describe(Record& record, RankUse& use) {
 }
 
 void describe(Record& record, JobSummary& summary) {
-    record.field("ranks", summary.ranks);
-    record.field("nodes", summary.nodes);
-    record.field("steps", summary.steps);
-    record.field("wall_s", summary.wall_s);
-    record.field("cpu_s", summary.cpu_s);
-    record.field("cores", summary.cores);
-    record.field("largest_rank", summary.largest_rank);
-    record.field("rank_peak_bytes", summary.rank_peak_bytes);
-    record.field("largest_node", summary.largest_node);
-    record.field("node_peak_bytes", summary.node_peak_bytes);
-    record.field("node_limit_bytes", summary.node_limit_bytes);
-    record.field("node_limit_of", summary.node_limit_of);
-    record.later("model", summary.model);
-    record.later("node_state_bytes", summary.node_state_bytes);
-    record.field("phases", summary.phases);
-    record.field("efficiency", summary.efficiency);
-    record.field("why", summary.why);
-    record.field("advice", summary.advice);
+    LOCKSTEP_EACH(record.field, summary.ranks, summary.nodes, summary.steps);
+    LOCKSTEP_EACH(record.field, summary.wall_s, summary.cpu_s, summary.cores);
+    LOCKSTEP_EACH(record.field, summary.largest_rank, summary.rank_peak_bytes);
+    LOCKSTEP_EACH(record.field, summary.largest_node, summary.node_peak_bytes);
+    LOCKSTEP_EACH(record.field, summary.node_limit_bytes, summary.node_limit_of);
+    LOCKSTEP_EACH(record.later, summary.model, summary.node_state_bytes);
+    LOCKSTEP_EACH(record.field, summary.phases, summary.efficiency, summary.why, summary.advice);
 }
 
 }  // namespace lockstep
