@@ -30,9 +30,7 @@ void remove_quietly(const fs::path& path) {
 static void describe(Record& file, ControlRequest& request) {
     file.field("id", request.id);
     file.field("action", request.action, action_names);
-    file.field("incarnation", request.incarnation);
-    file.field("by", request.by);
-    file.field("asked", request.asked);
+    LOCKSTEP_EACH(file.field, request.incarnation, request.by, request.asked);
 }
 
 std::string_view control_action_name(ControlAction action) {

@@ -59,28 +59,17 @@ constexpr std::array<std::string_view, 4> phase_names{
 static void describe(Record& file, RunRecord& run) {
     file.mark("format", "lockstep-run");
     file.version("format_version", format_version);
-    file.field("run_id", run.run_id);
-    file.field("created_at", run.created_at);
-    file.field("created_by", run.created_by);
+    LOCKSTEP_EACH(file.field, run.run_id, run.created_at, run.created_by);
     file.later("created_in", run.created_in);
-    file.field("contract", run.contract);
-    file.field("deciding", run.deciding);
-    file.field("config", run.config);
-    file.field("versions", run.versions);
+    LOCKSTEP_EACH(file.field, run.contract, run.deciding, run.config, run.versions);
 }
 
 // The schema of state.json; states of earlier versions lack some fields.
 static void describe(Record& file, RunState& state) {
     file.field("phase", state.phase, phase_names);
-    file.field("step", state.step);
-    file.field("epoch", state.epoch);
-    file.field("reason", state.reason);
-    file.field("exit", state.exit);
-    file.later("steps_total", state.steps_total);
-    file.later("epochs", state.epochs);
-    file.later("max_steps", state.max_steps);
-    file.later("incarnation", state.incarnation);
-    file.later("answered", state.answered);
+    LOCKSTEP_EACH(file.field, state.step, state.epoch, state.reason, state.exit);
+    LOCKSTEP_EACH(file.later, state.steps_total, state.epochs, state.max_steps);
+    LOCKSTEP_EACH(file.later, state.incarnation, state.answered);
     file.field("updated", state.updated);
 }
 
