@@ -44,7 +44,6 @@
 #include "lockstep/comm/nccl_communicator.hpp"
 
 #include "base/spin.hpp"
-#include "nccl/group_watch.hpp"
 #include "nccl/nccl_group.hpp"
 #include "nccl/nccl_inside.hpp"
 #include "nccl/stripe_moves.hpp"

@@ -10,7 +10,7 @@
 #include "base/aligned_floats.hpp"
 #include "comm/nccl/fake_cuda.hpp"
 #include "comm/reference.hpp"
-#include "nccl/group_watch.hpp"
+#include "nccl/nccl_group.hpp"
 #include "nccl/tree_sum.hpp"
 
 #include <algorithm>
