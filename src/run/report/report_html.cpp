@@ -8,7 +8,7 @@
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/version.hpp"
 
-#include "report/svg_charts.hpp"
+#include "report/report_words.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/svg_charts.hpp"
-
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+
+#include "report/report_words.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "made_up_run.hpp"
-#include "report/svg_charts.hpp"
+#include "report/report_words.hpp"
 #include "support/ends.hpp"
 
 #include <algorithm>
