@@ -31,8 +31,8 @@
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "flight/process_facts.hpp"
 #include "flight/ring_format.hpp"
+#include "flight/signs_of_life.hpp"
 
 #include <algorithm>
 #include <bit>

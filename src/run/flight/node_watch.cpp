@@ -38,7 +38,7 @@
 //   acknowledged, however busy the other host is.
 //
 // Files do not show a firewall between two nodes, which stops neither. The kernel does: TCP resends
-// unacknowledged data, and records since when (node_beat.hpp).
+// unacknowledged data, and records since when (signs_of_life.hpp).
 //
 // Tested: run/flight/node_watch_test.cpp (processes as nodes), cluster/lost_node_test (nodes
 // stopped, killed and cut off under a real launcher).
@@ -50,8 +50,7 @@
 #include "lockstep/run/verdict.hpp"
 #include "lockstep/run/watchdog.hpp"
 
-#include "flight/node_beat.hpp"
-#include "flight/process_facts.hpp"
+#include "flight/signs_of_life.hpp"
 
 #include <algorithm>
 #include <array>

@@ -5,9 +5,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 
-#include "flight/node_beat.hpp"
-#include "flight/process_facts.hpp"
 #include "flight/ring_format.hpp"
+#include "flight/signs_of_life.hpp"
 #include "logs/rank_log.hpp"
 
 #include <algorithm>

@@ -45,8 +45,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 
-#include "flight/node_beat.hpp"
-#include "flight/process_facts.hpp"
+#include "flight/signs_of_life.hpp"
 
 #include <algorithm>
 #include <chrono>

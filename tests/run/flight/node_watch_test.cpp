@@ -5,8 +5,7 @@
 #include "lockstep/run/verdict.hpp"
 #include "lockstep/run/watchdog.hpp"
 
-#include "flight/node_beat.hpp"
-#include "flight/process_facts.hpp"
+#include "flight/signs_of_life.hpp"
 #include "flight_children.hpp"
 #include "support/temp_dir.hpp"
 
