@@ -69,21 +69,14 @@ constexpr std::array left_to_right{0, 1};  // how two numbers are merged
 
 /// The places in the one buffer, in numbers of 4 bytes: values, slots, what one bucket receives,
 /// merges: left_to_right, and each team's.
-class BufferLayout {
-  public:
-    BufferLayout(std::size_t vector, int slots, std::size_t received, std::size_t merges)
-        : vector_(vector),
-          slots_(static_cast<std::size_t>(slots)),
-          received_(received),
-          merges_(merges) {}
-    std::size_t slot(int index) const { return vector_ * (1 + static_cast<std::size_t>(index)); }
-    std::size_t received() const { return vector_ * (1 + slots_); }
-    std::size_t merges() const { return received() + received_; }
-    std::size_t bytes() const { return (merges() + merges_) * sizeof(float); }
-
-  private:
+struct BufferLayout {
     static_assert(sizeof(int) == sizeof(float));
-    std::size_t vector_, slots_, received_, merges_;
+    std::size_t vector, slots, received_size, merges_size;
+
+    std::size_t slot(int index) const { return vector * (1 + static_cast<std::size_t>(index)); }
+    std::size_t received() const { return vector * (1 + slots); }
+    std::size_t merges() const { return received() + received_size; }
+    std::size_t bytes() const { return (merges() + merges_size) * sizeof(float); }
 };
 
 /// The memory of NCCL and the kernels. It lives until they are done with it.
@@ -119,10 +112,10 @@ class NcclExchange : public GpuExchange, private FlatMemory {
           plan_(plan),
           rank_(communicator.rank()),
           teams_(stripe_teams(plan, rank_, inside_.hosts())),
-          places_(layout.size(),
-                  plan.slots(),
+          places_{layout.size(),
+                  static_cast<std::size_t>(plan.slots()),
                   is_tree() ? most_received(layout, teams_) : 0,
-                  merges_of(teams_).size()),
+                  merges_of(teams_).size()},
           caller_(caller),
           memory_(std::make_shared<ExchangeMemory>(
               ExchangeMemory{NcclBuffer(communicator, places_.bytes()), merges_of(teams_)})),

@@ -15,65 +15,51 @@ constexpr int most_calls = 64;   // to mark a group's parts; those of further ra
 constexpr int silent_looks = 2;  // without what was asked for
 
 /// The stripes of one bucket, one for each rank.
-class Stripes {
-  public:
-    Stripes(float* vector, const FlatLayout& layout, std::size_t bucket, int ranks)
-        : vector_(vector), layout_(layout), bucket_(bucket), ranks_(ranks) {}
+struct Stripes {
+    float* vector;
+    const FlatLayout& layout;
+    std::size_t bucket;
+    int ranks;
 
     std::span<float> of(int rank) const {
-        const FloatRange range = layout_.stripe(bucket_, rank, ranks_);
-        return {vector_ + range.begin, range.size()};
+        const FloatRange range = layout.stripe(bucket, rank, ranks);
+        return {vector + range.begin, range.size()};
     }
 
     /// NCCL's own reduce-scatter and all-gather know equal parts only.
     bool are_equal() const {
-        for (int rank = 1; rank < ranks_; ++rank)
+        for (int rank = 1; rank < ranks; ++rank)
             if (of(rank).size() != of(0).size()) return false;
         return true;
     }
-
-  private:
-    float* vector_;
-    const FlatLayout& layout_;
-    std::size_t bucket_;
-    int ranks_;
 };
 
 /// Memory of ncclMemAlloc and its registration; either may have failed.
-class RegisteredMemory {
-  public:
-    RegisteredMemory(NcclCommunicator::Inside& inside, std::size_t bytes)
-        : runtime_(inside.runtime()), inside_(inside) {
-        const NcclApi& nccl = runtime_->nccl();
-        if (!nccl.can_register() || nccl.mem_alloc(&data_, bytes) != nccl::success) return;
-        inside_.handle().use([&](nccl::Comm& comm) {
-            is_registered_ = nccl.comm_register(comm, data_, bytes, &handle_) == nccl::success;
+struct RegisteredMemory {
+    RegisteredMemory(NcclCommunicator::Inside& owner, std::size_t bytes) : inside(owner) {
+        const NcclApi& nccl = runtime->nccl();
+        if (!nccl.can_register() || nccl.mem_alloc(&data, bytes) != nccl::success) return;
+        inside.handle().use([&](nccl::Comm& comm) {
+            is_registered = nccl.comm_register(comm, data, bytes, &handle) == nccl::success;
         });
     }
     ~RegisteredMemory() {
-        if (is_registered_) deregister();
-        if (data_ != nullptr && !runtime_->is_wedged()) runtime_->nccl().mem_free(data_);
-    }
-    RegisteredMemory(const RegisteredMemory&) = delete;
-    RegisteredMemory& operator=(const RegisteredMemory&) = delete;
-
-    void* data() const { return data_; }
-    bool is_registered() const { return is_registered_; }
-
-  private:
-    void deregister() {
         try {
-            inside_.handle().use(
-                [&](nccl::Comm& comm) { return runtime_->nccl().comm_deregister(comm, handle_); });
+            if (is_registered)
+                inside.handle().use([&](nccl::Comm& comm) {
+                    return runtime->nccl().comm_deregister(comm, handle);
+                });
         } catch (const Error&) {
-            return;  // an abort has begun: the registration goes with the communicator
+            // An abort has begun: the registration goes with the communicator.
         }
+        if (data != nullptr && !runtime->is_wedged()) runtime->nccl().mem_free(data);
     }
+    RegisteredMemory& operator=(RegisteredMemory&&) = delete;
 
-    std::shared_ptr<GpuRuntime> runtime_;
-    NcclCommunicator::Inside& inside_;
-    void *data_ = nullptr, *handle_ = nullptr;
-    bool is_registered_ = false;
+    NcclCommunicator::Inside& inside;
+    const std::shared_ptr<GpuRuntime> runtime = inside.runtime();
+    void *data = nullptr, *handle = nullptr;
+    bool is_registered = false;
 };
 
 }  // namespace
@@ -118,7 +104,7 @@ void NcclGroup::add_up(std::span<std::int64_t> numbers) {
 
 void NcclGroup::scatter_sum(float* vector, const FlatLayout& layout, std::size_t bucket) {
     const int rank = inside_.bootstrap().rank(), size = inside_.bootstrap().size();
-    const Stripes stripes(vector, layout, bucket, size);
+    const Stripes stripes{vector, layout, bucket, size};
     constexpr auto type = nccl::type_float32;
     if (stripes.are_equal()) {
         const auto& reduce_scatter = inside_.nccl().reduce_scatter;
@@ -143,7 +129,7 @@ void NcclGroup::scatter_sum(float* vector, const FlatLayout& layout, std::size_t
 
 void NcclGroup::gather_stripes(float* vector, const FlatLayout& layout, std::size_t bucket) {
     const int rank = inside_.bootstrap().rank(), size = inside_.bootstrap().size();
-    const Stripes stripes(vector, layout, bucket, size);
+    const Stripes stripes{vector, layout, bucket, size};
     const std::span<float> own = stripes.of(rank);
     if (stripes.are_equal()) {
         const auto& all_gather = inside_.nccl().all_gather;
@@ -163,12 +149,12 @@ NcclBuffer::NcclBuffer(NcclCommunicator& communicator, std::size_t bytes) {
     inside.guarded([&] {
         auto registered = std::make_shared<RegisteredMemory>(inside, bytes);
         const auto all = gather_all(inside.bootstrap(),
-                                    registered->is_registered() ? "yes" : "no",
+                                    registered->is_registered ? "yes" : "no",
                                     inside.options().collective_deadline_s,
                                     "registration of a buffer with NCCL");
         is_registered_ = std::ranges::count(all, "yes") == inside.bootstrap().size();
         if (is_registered_) {
-            memory_ = {registered, registered->data()};
+            memory_ = {registered, registered->data};
             return;
         }
         registered.reset();
