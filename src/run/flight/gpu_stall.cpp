@@ -49,7 +49,7 @@ struct Stall {
 Stall stall_in(const Scene& scene) {
     Stall stall{scene, {}, {}};
     const Traces known = scene.where([&](const RankTrace& t) {
-        return t.gpu.seq > 0 && t.gpu.channel == scene.waiting().channel;
+        return t.gpu.seq > 0 && t.gpu.channel == scene.waiting.channel;
     });
     const auto group_of = [](const RankTrace* t) { return std::pair(t->gpu.seq, t->gpu.round); };
     const auto first = std::ranges::min_element(known, {}, group_of);
@@ -66,7 +66,7 @@ Traces at(const Stall& stall, GpuPlace place) {
 
 std::vector<Missing> missing_parts(const Stall& stall) {
     std::map<int, const RankTrace*> by_rank;
-    for (const RankTrace* trace : stall.scene.traces()) by_rank[trace->rank] = trace;
+    for (const RankTrace* trace : stall.scene.traces) by_rank[trace->rank] = trace;
     std::vector<Missing> parts;
     for (const RankTrace* at : stall.behind)
         for (const int rank : at->gpu.missing)

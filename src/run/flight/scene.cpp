@@ -72,7 +72,7 @@ std::uint64_t first_difference(const Calls& calls, const Calls& reference) {
 /// The first number in which any rank differs from the one that got furthest.
 std::uint64_t first_difference(const Scene& scene, std::uint32_t channel) {
     Calls furthest;
-    for (const RankTrace* trace : scene.traces()) {
+    for (const RankTrace* trace : scene.traces) {
         Calls calls = calls_of(*trace, channel);
         const bool is_further =
             !calls.empty() &&
@@ -80,7 +80,7 @@ std::uint64_t first_difference(const Scene& scene, std::uint32_t channel) {
         if (is_further) furthest = std::move(calls);
     }
     std::uint64_t first = 0;
-    for (const RankTrace* trace : scene.traces()) {
+    for (const RankTrace* trace : scene.traces) {
         const std::uint64_t seq = first_difference(calls_of(*trace, channel), furthest);
         if (seq != 0 && (first == 0 || seq < first)) first = seq;
     }
@@ -95,7 +95,7 @@ const FlightEntry* entry_of(const RankTrace& trace, std::uint32_t channel, std::
 }
 
 bool was_called_before(const Scene& scene, const Mismatch& at, const FlightCall& call) {
-    return std::ranges::any_of(scene.traces(), [&](const RankTrace* trace) {
+    return std::ranges::any_of(scene.traces, [&](const RankTrace* trace) {
         return std::ranges::any_of(trace->entries, [&](const FlightEntry& entry) {
             return entry.channel == at.channel && entry.seq < at.seq && entry.call == call;
         });
@@ -110,7 +110,7 @@ struct Group {
 /// Ranks by what they call, the group with the lowest rank first.
 std::vector<Group> groups_at(const Scene& scene, std::uint32_t channel, std::uint64_t seq) {
     std::vector<Group> groups;
-    for (const RankTrace* trace : scene.traces()) {
+    for (const RankTrace* trace : scene.traces) {
         const FlightEntry* entry = entry_of(*trace, channel, seq);
         if (entry == nullptr) continue;
         auto found = std::ranges::find(groups, entry->call, &Group::call);
@@ -141,50 +141,50 @@ Mismatch judged(const Scene& scene, std::uint32_t channel, std::uint64_t seq) {
 
 }  // namespace
 
-Scene::Scene(std::span<const RankTrace> traces, double now_s, double silent_s)
+Scene::Scene(std::span<const RankTrace> all, double now_s, double silent_s)
     : now_s_(now_s), silent_s_(silent_s) {
-    for (const RankTrace& trace : traces)
-        if (trace.damage.empty()) traces_.push_back(&trace);
-    find_missing(traces);
+    for (const RankTrace& trace : all)
+        if (trace.damage.empty()) traces.push_back(&trace);
+    find_missing(all);
     find_waiting();
 }
 
 void Scene::find_missing(std::span<const RankTrace> all) {
     int ranks = 0;
-    for (const RankTrace* trace : traces_) ranks = std::max(ranks, trace->ranks);
+    for (const RankTrace* trace : traces) ranks = std::max(ranks, trace->ranks);
     std::vector<bool> present(static_cast<std::size_t>(ranks));
     for (const RankTrace& trace : all)
         if (trace.rank < ranks) present[static_cast<std::size_t>(trace.rank)] = true;
     for (int rank = 0; rank < ranks; ++rank)
-        if (!present[static_cast<std::size_t>(rank)]) missing_.push_back(rank);
+        if (!present[static_cast<std::size_t>(rank)]) missing.push_back(rank);
 }
 
 // The channel in which somebody waits longest; in it, the earliest collective that is waited in.
 void Scene::find_waiting() {
-    for (const RankTrace* trace : traces_) {
+    for (const RankTrace* trace : traces) {
         const FlightEntry* entry = waited_for(*trace);
         if (entry == nullptr || trace->end == FlightEnd::finished) continue;
         const double waited_s = seen_until_s(*trace) - entry->started_s;
-        if (waiting_.seq != 0 && waited_s <= waiting_.longest_s) continue;
-        waiting_.channel = entry->channel;
-        waiting_.seq = entry->seq;
-        waiting_.longest_s = waited_s;
+        if (waiting.seq != 0 && waited_s <= waiting.longest_s) continue;
+        waiting.channel = entry->channel;
+        waiting.seq = entry->seq;
+        waiting.longest_s = waited_s;
     }
-    if (waiting_.seq == 0) return;
+    if (waiting.seq == 0) return;
     const auto waits = [&](const FlightEntry* entry) {
-        return entry != nullptr && entry->channel == waiting_.channel;
+        return entry != nullptr && entry->channel == waiting.channel;
     };
-    for (const RankTrace* trace : traces_)
-        if (const auto* entry = waited_for(*trace); waits(entry) && entry->seq <= waiting_.seq) {
-            waiting_.seq = entry->seq;
-            waiting_.call = entry->call;
+    for (const RankTrace* trace : traces)
+        if (const auto* entry = waited_for(*trace); waits(entry) && entry->seq <= waiting.seq) {
+            waiting.seq = entry->seq;
+            waiting.call = entry->call;
         }
-    waiting_.longest_s = 0;
-    for (const RankTrace* trace : traces_)
-        if (const auto* entry = waited_for(*trace); waits(entry) && entry->seq == waiting_.seq) {
-            waiting_.ranks.push_back(trace);
-            waiting_.longest_s =
-                std::max(waiting_.longest_s, seen_until_s(*trace) - entry->started_s);
+    waiting.longest_s = 0;
+    for (const RankTrace* trace : traces)
+        if (const auto* entry = waited_for(*trace); waits(entry) && entry->seq == waiting.seq) {
+            waiting.ranks.push_back(trace);
+            waiting.longest_s =
+                std::max(waiting.longest_s, seen_until_s(*trace) - entry->started_s);
         }
 }
 
@@ -209,42 +209,42 @@ double Scene::seen_until_s(const RankTrace& trace) const {
 }
 
 std::uint64_t Scene::last_enqueued(const RankTrace& trace) const {
-    return last_seq(trace, waiting_.channel, [](const FlightEntry&) { return true; });
+    return last_seq(trace, waiting.channel, [](const FlightEntry&) { return true; });
 }
 
 std::uint64_t Scene::last_finished(const RankTrace& trace) const {
-    return last_seq(trace, waiting_.channel, [](const FlightEntry& e) { return e.ended_s > 0; });
+    return last_seq(trace, waiting.channel, [](const FlightEntry& e) { return e.ended_s > 0; });
 }
 
 std::string Scene::number_text(std::uint32_t channel, std::uint64_t seq) const {
     const auto several = std::ranges::find_if(
-        traces_, [&](const RankTrace* trace) { return trace->channels.size() > 1; });
-    if (several == traces_.end() || channel >= (*several)->channels.size())
+        traces, [&](const RankTrace* trace) { return trace->channels.size() > 1; });
+    if (several == traces.end() || channel >= (*several)->channels.size())
         return fmt::format("#{}", seq);
     return fmt::format("{} #{}", (*several)->channels[channel], seq);
 }
 
 std::string Scene::waiting_text() const {
-    if (waiting_.seq == 0) return "nobody waits";
-    std::uint64_t finished = waiting_.seq - 1;
-    for (const RankTrace* trace : traces_) finished = std::min(finished, last_finished(*trace));
-    const auto ranks = numbers_of(waiting_.ranks);
+    if (waiting.seq == 0) return "nobody waits";
+    std::uint64_t finished = waiting.seq - 1;
+    for (const RankTrace* trace : traces) finished = std::min(finished, last_finished(*trace));
+    const auto ranks = numbers_of(waiting.ranks);
     return fmt::format("{}; {} {} in {} {} since {}",
                        finished == 0
                            ? "no collective is finished on all ranks"
-                           : "all ranks finished " + number_text(waiting_.channel, finished),
+                           : "all ranks finished " + number_text(waiting.channel, finished),
                        ranks_text(ranks),
                        ranks.size() == 1 ? "waits" : "wait",
-                       number_text(waiting_.channel, waiting_.seq),
-                       text_of(waiting_.call),
-                       duration_text(waiting_.longest_s));
+                       number_text(waiting.channel, waiting.seq),
+                       text_of(waiting.call),
+                       duration_text(waiting.longest_s));
 }
 
 std::string Scene::whereabouts_text(const RankTrace& trace) const {
     const std::uint64_t finished = last_finished(trace);
     const std::string last = finished == 0
                                  ? "has not finished any collective"
-                                 : "last finished " + number_text(waiting_.channel, finished);
+                                 : "last finished " + number_text(waiting.channel, finished);
     const double since_s = std::max(seen_until_s(trace) - trace.phase_since_s, 0.0);
     const std::string activity = activity_text(trace),
                       begin = fmt::format("rank {} {}", trace.rank, last);

@@ -25,20 +25,18 @@ struct Waiting {
     double longest_s = 0;
 };
 
-class Scene {
-  public:
+struct Scene {
     /// `silent_s`: time without a heartbeat after which a rank on another node counts as gone.
-    Scene(std::span<const RankTrace> traces, double now_s, double silent_s = silence_s);
+    Scene(std::span<const RankTrace> all, double now_s, double silent_s = silence_s);
 
-    /// Returns the ranks with a readable trace, and those without a file.
-    const Traces& traces() const { return traces_; }
-    const std::vector<int>& missing() const { return missing_; }
-    const Waiting& waiting() const { return waiting_; }
+    Traces traces;             ///< ranks with a readable trace
+    std::vector<int> missing;  ///< ranks without a file
+    Waiting waiting;
 
     template <class Test>
     Traces where(Test&& test) const {
         Traces found;
-        for (const RankTrace* trace : traces_)
+        for (const RankTrace* trace : traces)
             if (test(*trace)) found.push_back(trace);
         return found;
     }
@@ -77,9 +75,6 @@ class Scene {
     void find_waiting();
 
     double now_s_, silent_s_;
-    Traces traces_;
-    std::vector<int> missing_;
-    Waiting waiting_;
 };
 
 /// Returns "rank 7 (node03, pid 4711)".

@@ -87,10 +87,9 @@ std::string is_or_are(const Traces& traces) {
 /// Returns the state of the others, and the places of the first few culprits.
 std::string why_text(const Scene& scene, const Traces& culprits) {
     constexpr std::size_t most_shown = 4;
-    const bool others_wait =
-        std::ranges::any_of(scene.waiting().ranks, [&](const RankTrace* trace) {
-            return std::ranges::find(culprits, trace) == culprits.end();
-        });
+    const bool others_wait = std::ranges::any_of(scene.waiting.ranks, [&](const RankTrace* trace) {
+        return std::ranges::find(culprits, trace) == culprits.end();
+    });
     std::string text = others_wait ? scene.waiting_text() : "";
     for (std::size_t i = 0; i < culprits.size() && i < most_shown; ++i)
         text += (text.empty() ? "" : "; ") + scene.whereabouts_text(*culprits[i]);
@@ -137,7 +136,7 @@ Verdict mismatch(const Scene& scene, double) {
 Traces silent_first(const Scene& scene, const Traces& gone) {
     constexpr double clearly_s = 3;
     double newest = 0;
-    for (const RankTrace* trace : scene.traces()) newest = std::max(newest, trace->heartbeat_s);
+    for (const RankTrace* trace : scene.traces) newest = std::max(newest, trace->heartbeat_s);
     Traces earlier = gone;
     std::erase_if(earlier,
                   [&](const RankTrace* t) { return newest - t->heartbeat_s <= clearly_s; });
@@ -175,7 +174,7 @@ Verdict dead(const Scene& scene, double) {
     Traces crashed = gone;
     std::erase_if(crashed, [](const RankTrace* t) { return !is_crash(t->signal); });
     if (!crashed.empty()) return crash_verdict(scene, crashed);
-    const bool all = gone.size() == scene.traces().size();
+    const bool all = gone.size() == scene.traces.size();
     if (all && gone.size() > 1) gone = silent_first(scene, gone);
     if (gone.front()->life == Life::cut_off)
         return blaming(scene,
@@ -236,13 +235,13 @@ Verdict unanswering(const Scene& scene, double) {
 }
 
 Verdict did_not_join(const Scene& scene, double patience_s) {
-    if (scene.missing().empty()) return {};
-    const bool waits = scene.waiting().seq != 0 && scene.waiting().longest_s >= patience_s;
+    if (scene.missing.empty()) return {};
+    const bool waits = scene.waiting.seq != 0 && scene.waiting.longest_s >= patience_s;
     const Traces alive = scene.where([&](const RankTrace& t) { return scene.is_alive(t); });
     if (!waits && !alive.empty()) return {};
     return {.trouble = Trouble::did_not_join,
-            .culprits = scene.missing(),
-            .what = fmt::format("{} did not join", ranks_text(scene.missing())),
+            .culprits = scene.missing,
+            .what = fmt::format("{} did not join", ranks_text(scene.missing)),
             .why = scene.waiting_text(),
             .fix =
                 "check the launcher's output: was the rank started, and does its node see the run "
@@ -260,7 +259,7 @@ Verdict stopped(const Scene& scene, double) {
 }
 
 bool is_late(const Scene& scene, const RankTrace& trace) {
-    return scene.last_enqueued(trace) < scene.waiting().seq;
+    return scene.last_enqueued(trace) < scene.waiting.seq;
 }
 
 Verdict exited_early(const Scene& scene, double) {
@@ -284,15 +283,15 @@ Traces late_ranks(const Scene& scene) {
 Traces absent_ranks(const Scene& scene) {
     return scene.where([&](const RankTrace& t) {
         const bool is_waiting =
-            std::ranges::find(scene.waiting().ranks, &t) != scene.waiting().ranks.end();
-        return !is_waiting && scene.last_finished(t) < scene.waiting().seq;
+            std::ranges::find(scene.waiting.ranks, &t) != scene.waiting.ranks.end();
+        return !is_waiting && scene.last_finished(t) < scene.waiting.seq;
     });
 }
 
 /// Those who have done their part of the oldest collective may wait further on.
 Verdict network_slow(const Scene& scene) {
-    const Waiting& waiting = scene.waiting();
-    const bool are_all = waiting.ranks.size() == scene.traces().size();
+    const Waiting& waiting = scene.waiting;
+    const bool are_all = waiting.ranks.size() == scene.traces.size();
     const Traces ahead = scene.where([&](const RankTrace& t) {
         return std::ranges::find(waiting.ranks, &t) == waiting.ranks.end();
     });
@@ -328,8 +327,8 @@ Verdict slow(const Scene& scene, double) {
                 fmt::format("{} {} not come to {} {}",
                             ranks_text(late),
                             late.size() == 1 ? "has" : "have",
-                            scene.number_text(scene.waiting().channel, scene.waiting().seq),
-                            text_of(scene.waiting().call)));
+                            scene.number_text(scene.waiting.channel, scene.waiting.seq),
+                            text_of(scene.waiting.call)));
     if (std::ranges::all_of(late, [](const RankTrace* t) { return saves(*t); }))
         verdict.fix = disk_fix;
     verdict.pauses = std::ranges::all_of(
@@ -338,7 +337,7 @@ Verdict slow(const Scene& scene, double) {
 }
 
 Verdict waiting(const Scene& scene, double patience_s) {
-    if (scene.waiting().seq == 0 || scene.waiting().longest_s < patience_s) return {};
+    if (scene.waiting.seq == 0 || scene.waiting.longest_s < patience_s) return {};
     const Verdict early = exited_early(scene, patience_s);
     return early.trouble != Trouble::none ? early : slow(scene, patience_s);
 }
@@ -367,8 +366,8 @@ double at_it_since_s(const RankTrace& trace) {
 // A model that loops or waits for ever, or a disk that never answers, on all ranks: nobody waits in
 // a collective.
 Verdict no_progress(const Scene& scene, double patience_s) {
-    const Traces& all = scene.traces();
-    if (scene.waiting().seq != 0 || !scene.missing().empty()) return {};
+    const Traces& all = scene.traces;
+    if (scene.waiting.seq != 0 || !scene.missing.empty()) return {};
     double least_s = std::numeric_limits<double>::max();
     for (const RankTrace* trace : all) {
         if (gave_up(*trace)) continue;  // on the same verdict, a moment earlier
@@ -400,7 +399,7 @@ Verdict no_progress(const Scene& scene, double patience_s) {
 Verdict ended(const Scene& scene, double) {
     const Traces found = scene.where(
         [&](const RankTrace& t) { return scene.is_gone(t) && t.end == FlightEnd::none; });
-    if (found.empty() || found.size() < scene.traces().size()) return {};
+    if (found.empty() || found.size() < scene.traces.size()) return {};
     const int signal = found.front()->signal;
     return {.trouble = Trouble::ended,
             .what = fmt::format("all ranks were ended by signal {}", signal),
@@ -411,7 +410,7 @@ Verdict ended(const Scene& scene, double) {
 void choose_speaker(const Scene& scene, Verdict& verdict) {
     const std::vector<int>& culprits = verdict.culprits;
     const bool is_culprit_chosen = verdict.trouble == Trouble::no_progress;
-    for (const RankTrace* trace : scene.traces()) {
+    for (const RankTrace* trace : scene.traces) {
         const bool is_culprit = std::ranges::find(culprits, trace->rank) != culprits.end();
         const bool can_speak = scene.is_alive(*trace) && trace->life != Life::unanswering;
         if (is_culprit != is_culprit_chosen || (!is_culprit && !can_speak)) continue;
