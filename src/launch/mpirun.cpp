@@ -17,7 +17,6 @@
 #include <memory>
 #include <set>
 #include <sstream>
-#include <string_view>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>

@@ -39,8 +39,7 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
                std::unique_ptr<const CudaApi> cuda,
                std::string nccl_text);
     ~GpuRuntime();
-    GpuRuntime(const GpuRuntime&) = delete;
-    GpuRuntime& operator=(const GpuRuntime&) = delete;
+    GpuRuntime& operator=(GpuRuntime&&) = delete;
 
     /// Returns NCCL's functions, valid for the lifetime of this.
     const NcclApi& nccl() const { return *nccl_; }

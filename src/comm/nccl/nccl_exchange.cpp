@@ -141,8 +141,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
             inside_.runtime()->leave_resources();
         }
     }
-    NcclExchange(const NcclExchange&) = delete;
-    NcclExchange& operator=(const NcclExchange&) = delete;
+    NcclExchange& operator=(NcclExchange&&) = delete;
 
     FlatMemory& memory() override { return *this; }
     float* slot(int index) override { return floats() + places_.slot(index); }

@@ -43,8 +43,7 @@ class NcclGroup {
   public:
     explicit NcclGroup(NcclCommunicator::Inside& inside);
     ~NcclGroup();
-    NcclGroup(const NcclGroup&) = delete;
-    NcclGroup& operator=(const NcclGroup&) = delete;
+    NcclGroup& operator=(NcclGroup&&) = delete;
 
     /// Sends to `peer`, or receives from it. All messages of a group move at once; those between
     /// two ranks match in the order of the calls.
@@ -118,8 +117,7 @@ class GroupWatch {
     /// Checks the floats whenever the communicator waits long. Errors: E681.
     explicit GroupWatch(NcclCommunicator::Inside& inside);
     ~GroupWatch();
-    GroupWatch(const GroupWatch&) = delete;
-    GroupWatch& operator=(const GroupWatch&) = delete;
+    GroupWatch& operator=(GroupWatch&&) = delete;
 
     void listen(StandListener listener) { listener_ = std::move(listener); }
 

@@ -26,8 +26,7 @@ bool may_follow(NcclState from, NcclState to);
 class NcclHandle {
   public:
     NcclHandle(const NcclApi& api, std::string name) : api_(api), name_(std::move(name)) {}
-    NcclHandle(const NcclHandle&) = delete;
-    NcclHandle& operator=(const NcclHandle&) = delete;
+    NcclHandle& operator=(NcclHandle&&) = delete;
 
     const std::string& name() const { return name_; }
     NcclState state() const { return state_; }
@@ -110,8 +109,7 @@ class NcclCommunicator::Inside {
   public:
     Inside(std::shared_ptr<GpuRuntime> runtime, Bootstrap& bootstrap, const NcclOptions& options);
     ~Inside();
-    Inside(const Inside&) = delete;
-    Inside& operator=(const Inside&) = delete;
+    Inside& operator=(Inside&&) = delete;
 
     const NcclApi& nccl() const { return runtime_->nccl(); }
     const CudaApi& cuda() const { return runtime_->cuda(); }

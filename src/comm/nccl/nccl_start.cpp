@@ -92,8 +92,7 @@ class CopiedFloats {
     ~CopiedFloats() {
         if (!is_settled_) static_cast<void>(values_.release());
     }
-    CopiedFloats(const CopiedFloats&) = delete;
-    CopiedFloats& operator=(const CopiedFloats&) = delete;
+    CopiedFloats& operator=(CopiedFloats&&) = delete;
 
     std::vector<float>& values() { return *values_; }
     void settle() { is_settled_ = true; }
