@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/gpu_needs.hpp"
 
-#include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/split.hpp"
@@ -95,11 +94,7 @@ GpuNeedFacts read_gpu_needs(const NodeTopology& node,
     for (const ListedLibrary& each : needed)
         if (each.path.empty()) facts.lacked.push_back(each.name);
     if (!environment.text("LOCKSTEP_NCCL_LIB")) facts.torch_nccl = path_of(needed, "libnccl.so.2");
-    const GpuLibraries loaded = load_gpu_libraries(facts.torch_nccl);
-    facts.own_library = loaded.own;
-    facts.own_fault = loaded.own_fault;
-    facts.nccl = loaded.nccl;
-    facts.nccl_fault = loaded.nccl_fault;
+    static_cast<GpuLibraries&>(facts) = load_gpu_libraries(facts.torch_nccl);
     return facts;
 }
 
@@ -112,7 +107,7 @@ std::vector<GpuNeed> judge_gpu_needs(const GpuNeedFacts& facts) {
              "(apptainer --nv, docker --gpus all)"},
             {GpuNeedKind::own_library,
              "liblockstep_cuda.so",
-             facts.own_library,
+             facts.own,
              facts.own_fault,
              "build Lockstep where nvcc and nccl.h are (cmake --workflow --preset release), or "
              "name the file with LOCKSTEP_CUDA_LIB"},

@@ -23,7 +23,7 @@ GpuNeedFacts complete() {
     GpuNeedFacts facts;
     facts.has_gpu = facts.has_torch = true;
     facts.driver = "550.54.15";
-    facts.own_library = "/opt/lib/liblockstep_cuda.so";
+    facts.own = "/opt/lib/liblockstep_cuda.so";
     facts.nccl = "NCCL 2.28.9 (/opt/libnccl.so.2)";
     facts.torch = "/opt/torch/lib/libtorch_cuda.so";
     return facts;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"
+#include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/environment.hpp"
 
 #include <filesystem>
@@ -24,15 +25,12 @@ struct ListedLibrary {
 /// Parses the lines of `ldd`.
 std::vector<ListedLibrary> parse_ldd(std::string_view text);
 
-/// Facts about GPU software. Empty: not searched for, or not found.
-struct GpuNeedFacts {
+/// Facts about GPU software, with the libraries besides the driver. Empty: not searched for, or not
+/// found.
+struct GpuNeedFacts : GpuLibraries {
     bool has_gpu = false;             ///< a GPU on PCI, or by its driver
     std::string driver;               ///< version of the kernel's part: "550.54.15"
     std::string driver_fault;         ///< the reason why libcuda.so.1 cannot be loaded
-    std::string own_library;          ///< path of liblockstep_cuda.so
-    std::string own_fault;            ///< the reason why it cannot be loaded
-    std::string nccl;                 ///< "NCCL 2.28.9 (/path)"
-    std::string nccl_fault;           ///< the reason why there is none
     std::string torch_nccl;           ///< the libnccl that libtorch_cuda.so would load
     std::string torch;                ///< path of libtorch_cuda.so of the LibTorch in use
     bool has_torch = false;           ///< true if that file exists
