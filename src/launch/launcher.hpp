@@ -1,17 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // What this process, machine and network allow, asked before mpirun, which says less or nothing;
-// and the meaning of an end of a launch by the launcher itself, not by a rank.
+// and the meaning of an end of a launch by the launcher itself, not by a rank. Then a launcher as a
+// process: its state, its output, made readable, passed on and kept, and its guaranteed end.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/launch/host_probe.hpp"
+#include "lockstep/launch/supervise.hpp"
 
+#include <cstddef>
+#include <deque>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include <poll.h>
+#include <sys/types.h>
 
 namespace lockstep {
 
@@ -68,5 +80,158 @@ MpiSettings mpi_settings(const Environment& environment, const std::filesystem::
 /// environment, and sets HOME if neither a variable nor the password file has it. Errors: E697 for
 /// a host name with which Open MPI 4 crashes.
 void ready_for_mpirun();
+
+/// A started launcher. One thread.
+class LauncherProcess {
+  public:
+    explicit LauncherProcess(pid_t pid) : pid_(pid) {}
+
+    /// Returns true if it has ended; does not wait.
+    bool has_ended();
+
+    /// Returns its wait status, once it has ended.
+    int status() const { return status_; }
+
+    /// Sends a signal, which arrives even if the process is stopped.
+    void send(int signal) const;
+
+    /// Returns true if a process that it started still lives; nothing if the system does not tell.
+    std::optional<bool> has_living_children() const;
+
+  private:
+    pid_t pid_;
+    int status_ = 0;
+    bool has_ended_ = false;
+};
+
+/// During its lifetime, processes that lose their parent become children of this one (a child
+/// subreaper); at its end the new ones are killed. Otherwise ranks that a killed launcher leaves in
+/// their first moments would live on.
+class OrphanWatch {
+  public:
+    OrphanWatch();
+    ~OrphanWatch();
+    OrphanWatch& operator=(OrphanWatch&&) = delete;
+
+  private:
+    std::vector<pid_t> before_;
+    int subreaper_before_ = 0;
+};
+
+/// Returns true if `fd` has one of poll()'s `events` now.
+bool is_ready(int fd, short events);
+
+/// The read end of a launcher's stdout or stderr. Output is passed on to `target`, the same of this
+/// process, in pieces that a pipe or terminal accepts at once, and dropped once nobody reads that:
+/// a launcher crashes if its own stdout is closed. If `target` accepts no more, the launcher's pipe
+/// fills up as if it led there directly. Never waits. Needs a process that ignores SIGPIPE. One
+/// thread.
+class PassedPipe {
+  public:
+    /// What is passed on in place of what has come.
+    using Change = std::function<std::string(std::string_view)>;
+
+    /// `pipe` may be null: there is no output.
+    PassedPipe(
+        UniqueFd pipe, int target, Change change = [](auto come) { return std::string(come); });
+
+    /// Returns the argument for poll(): the events that move() handles.
+    pollfd awaited() const;
+
+    /// Reads what has come and passes on what has room.
+    void move();
+
+    /// Passes on `text`, too, if all that came before has been.
+    void add(const std::function<std::string()>& text);
+
+    /// Returns true if move() has work left.
+    bool has_more() const;
+
+    /// Returns true once: when nobody reads `target` any more.
+    bool has_just_lost_reader() { return is_unread_ && !std::exchange(is_told_, true); }
+
+  private:
+    UniqueFd pipe_;
+    int target_;
+    Change change_;
+    std::string unsent_;  // read, and not passed on yet
+    bool is_unread_ = false, is_told_ = false;
+};
+
+/// Filters a launcher's stderr. It removes the rules and empty lines of Open MPI's boxes, and boxes
+/// and lines that only report an end that others explain. All else passes at once, even the begin
+/// of a line.
+class LauncherBoxes {
+  public:
+    /// Returns the text to show after `bytes` have come.
+    std::string pass(std::string_view bytes);
+
+    /// Returns the text held back, if nothing more comes for a while: a box without an end is no
+    /// box.
+    std::string rest();
+
+    /// Returns "rank 3 on n2", once mpirun has reported how that rank ended; else "".
+    const std::string& ended_rank() const { return ended_rank_; }
+
+  private:
+    void take(char c, std::string& shown);
+    void end_line(std::string& shown);
+
+    std::string line_;              // begin of a line that may belong to a box or be removed
+    std::vector<std::string> box_;  // its lines so far, from its first rule on
+    std::string ended_rank_;
+    bool is_shown_ = false;  // the begin of the current line
+};
+
+struct KeptOutput {
+    std::size_t head_bytes = std::size_t{1} << 20;
+    std::size_t tail_bytes = std::size_t{256} << 10;  ///< newest bytes after the head
+};
+
+/// The read end of a launcher's stderr. Output is passed on to this process's own stderr. Each line
+/// is kept as a record of RUN/logs/iN/launcher-HOST.jsonl, once that folder exists. It never waits.
+/// One thread.
+class LauncherOutput {
+  public:
+    /// `pipe` may be null: there is no output.
+    LauncherOutput(UniqueFd pipe, LauncherLog log, const KeptOutput& limits = {});
+
+    /// Writes the rest of the records.
+    ~LauncherOutput();
+    LauncherOutput& operator=(LauncherOutput&&) = delete;
+
+    pollfd awaited() const { return pipe_.awaited(); }  ///< as of a PassedPipe
+    void move() { pipe_.move(); }                       ///< as of a PassedPipe
+    bool has_more() const { return pipe_.has_more(); }  ///< as of a PassedPipe
+
+    /// Searches for the folder for records.
+    void settle();
+
+    /// Writes a line of our own to stderr, if that has room, and to the records.
+    void note(const std::string& line);
+
+    /// Returns LauncherBoxes::ended_rank().
+    const std::string& ended_rank() const { return boxes_.ended_rank(); }
+
+  private:
+    std::string take(std::string_view come);
+    void take_lines(std::string_view bytes);
+    void keep(std::string_view line);
+    void place(const fs::path& folder);
+    void write_head();
+
+    void (*pipe_signal_before_)(int);
+    PassedPipe pipe_;
+    UniqueFd file_;
+    LauncherLog log_;
+    KeptOutput limits_;
+    LauncherBoxes boxes_;
+    bool is_quiet_ = false;  // nothing has come since settle()
+    std::string line_;       // begin of a line
+    std::string head_;       // records without a folder
+    std::size_t head_left_;
+    std::deque<std::string> tail_;
+    std::size_t tail_bytes_ = 0, left_out_ = 0;
+};
 
 }  // namespace lockstep

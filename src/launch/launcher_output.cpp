@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher_output.hpp"
-
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/mpi_boxes.hpp"
+
+#include "launcher.hpp"
 
 #include <algorithm>
 #include <array>

@@ -38,7 +38,6 @@
 #include "lockstep/core/signals.hpp"
 
 #include "launcher.hpp"
-#include "launcher_output.hpp"
 
 #include <algorithm>
 #include <array>

@@ -8,7 +8,6 @@
 #include "lockstep/core/shell_word.hpp"
 
 #include "launcher.hpp"
-#include "launcher_output.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
