@@ -71,19 +71,9 @@ Laws usual_laws(bool has_parts) {
 }
 
 double value_of(ScaleTerm term, double ranks) {
-    switch (term) {
-        case ScaleTerm::work:
-            return 1 / ranks;
-        case ScaleTerm::fixed:
-            return 1;
-        case ScaleTerm::hops:
-            return std::log2(ranks);
-        case ScaleTerm::bytes:
-            return (ranks - 1) / ranks;
-        case ScaleTerm::spread:
-            return std::sqrt(2 * std::log(ranks));
-    }
-    return 0;
+    const std::array by_term{
+        1 / ranks, 1.0, std::log2(ranks), (ranks - 1) / ranks, std::sqrt(2 * std::log(ranks))};
+    return by_term.at(static_cast<std::size_t>(term));
 }
 
 bool have_parts(std::span<const ScalePoint> points) {
