@@ -179,8 +179,8 @@ on Debian.
 with LOCKSTEP_MODEL_PLUGIN. A program is what torch.export.save() writes: exported after
 train(), with a free batch dimension, one output, and PyTorch's own operators. A
 TorchScript file is what torch.jit.save() writes. Parameters must be f32, and buffers
-f32 or single whole numbers: ranks sum and average them. Gradients must be dense, and
-reach some parameter. Or the code of your own model failed: its exception is shown, and
+f32, single whole numbers or bools: ranks sum and average them. Gradients must be dense,
+and reach some parameter. Or the code of your own model failed: its exception is shown, and
 where it was thrown.
 # E251 bad_data: a data file changed while it was in use
 HDF5 files that others wrote have no hashes. Training checks their size, time

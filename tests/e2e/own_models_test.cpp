@@ -35,7 +35,7 @@ Mistake on_one_rank(Mistake mistake) {
 
 Mistake unusable(const std::string& model, const std::string& why, const std::string& fix = "") {
     const std::string usual =
-        "make parameters f32, buffers f32 or single whole numbers, each its own and finite";
+        "make parameters f32, buffers f32, single whole numbers or bools, each its own and finite";
     return {model,
             config_code,
             "E250: 'own_models.so' is no model for this program",

@@ -77,10 +77,10 @@ void check_memory(const Model& model, const std::string& name, const Fail& fail)
 // Tensors that ranks sum, average and keep must have suitable types.
 void check_tensors(const Model& model, const std::string& name) {
     const auto fail = [&](const std::string& why) {
-        return unusable(
-            name,
-            why,
-            "make parameters f32, buffers f32 or single whole numbers, each its own and finite");
+        return unusable(name,
+                        why,
+                        "make parameters f32, buffers f32, single whole numbers or bools, each its "
+                        "own and finite");
     };
     const NamedTensors parameters = model.parameters();
     check(!parameters.empty(), [&] {
