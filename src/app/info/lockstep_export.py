@@ -109,13 +109,15 @@ def in_order(net, inputs):
 
 def prepare(net, inputs):
     """Makes what cannot be copied: lazy layers get their shapes, and weight_norm's weight, computed again by each call, is cut off."""
-    if any(torch.nn.parameter.is_lazy(one) for one in net.parameters()):
-        modes = [(part, part.training) for part in net.modules()]
-        net.eval()  # running statistics see none of these numbers
-        called(net, inputs, ROWS)
-        for part, mode in modes:
-            part.training = mode
-        print("note: a call with random numbers gave lazy layers their shapes")
+    modes = [(part, part.training) for part in net.modules()]
+    for in_training in (False, True):  # first where running statistics see none of these numbers, then for layers of training alone
+        if any(torch.nn.parameter.is_lazy(one) for one in net.parameters()):
+            for part, mode in modes:
+                part.training = mode and in_training
+            called(net, inputs, ROWS)
+            print("note: a call with random numbers gave lazy layers their shapes")
+    for part, mode in modes:
+        part.training = mode
     for part in net.modules():
         for name, value in vars(part).items():
             if isinstance(value, torch.Tensor) and value.grad_fn is not None:

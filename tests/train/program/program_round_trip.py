@@ -59,14 +59,15 @@ class Other(nn.Module):
 
 
 class Uncopied(nn.Module):
-    """Cannot be copied as it is made: a lazy layer, and one whose weight is computed. Its second input is by keyword only."""
+    """Cannot be copied as it is made: lazy layers, and one whose weight is computed. Its second input is by keyword only."""
 
     def __init__(self):
         super().__init__()
-        self.fc, self.last = nn.LazyLinear(8), nn.utils.weight_norm(nn.Linear(8, 4))
+        self.fc, self.beside, self.last = nn.LazyLinear(8), nn.LazyLinear(8), nn.utils.weight_norm(nn.Linear(8, 4))
 
     def forward(self, x, *, scale):
-        return self.last(self.fc(x.flatten(1))) * scale
+        x = x.flatten(1)
+        return self.last(self.fc(x) + self.beside(x) if self.training else self.fc(x)) * scale
 
 
 class Refused(nn.Module):
@@ -196,7 +197,7 @@ def main():
                   and torch.equal(answers.argmax(1), theirs.argmax(1))),
             check(f"accuracy, {right} of {SAMPLES}", said is not None and int(said[1]) == right),
         ]
-        results.append(check("a model that cannot be copied", "parameters  336 learn" in shown and "scale: f32" in shown))
+        results.append(check("a model that cannot be copied", "parameters  632 learn" in shown and "scale: f32" in shown))
         results.append(check("the advice for PyTorch's own code", "give it a number; or keep it: torch.jit.script(net)"
                              in refusal(f"{__file__}:Refused", "--input=x=f32[2,6,6]")
                              and "give torch.cdist compute_mode=" in refusal(f"{__file__}:Refused", "--input=x=f32[1,6,6]")))
