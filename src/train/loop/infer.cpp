@@ -124,13 +124,23 @@ std::string csv_number(const OutputLayout& layout,
 // until it is whole. Rank 0 makes a CSV of the rows at the end.
 class OutputFile {
   public:
-    /// Collective. Errors: E103, as output_format(); E407 if it exists, E401.
+    /// Errors: E103, as output_format().
     OutputFile(const Communicator& ranks, const fs::path& path, OutputLayout layout)
         : ranks_(ranks),
           path_(path),
           partial_(path.parent_path() / fmt::format(".{}.partial", path.filename().string())),
           format_(output_format(path)),
-          layout_(std::move(layout)) {
+          layout_(std::move(layout)) {}
+
+    ~OutputFile() {
+        std::error_code ignored;
+        for (const char* end : {"", ".csv"})  // finish() has moved a whole one
+            if (ranks_.is_root()) fs::remove(fs::path(partial_) += end, ignored);
+    }
+    OutputFile& operator=(OutputFile&&) = delete;
+
+    /// Collective. Errors: E407 if it exists, E401.
+    void begin() {
         const std::string offset = from_root(ranks_, [&] {
             check_new_outputs(path_);
             return std::to_string(begin_file(partial_, format_, layout_));
@@ -141,12 +151,6 @@ class OutputFile {
             if (!fd_) throw system_error("open", partial_, errno);
         });
     }
-
-    ~OutputFile() {
-        std::error_code ignored;
-        if (ranks_.is_root()) fs::remove(partial_, ignored);  // finish() has moved a whole one
-    }
-    OutputFile& operator=(OutputFile&&) = delete;
 
     /// The row of one sample. Errors: E402, E405.
     void write(std::uint64_t sample, std::span<const std::byte> bytes) {
@@ -358,6 +362,7 @@ void write_outputs(const InferSettings& settings,
     result.names = names_text(settings.outputs, layout);
     const SignalGuard signals;
     OutputFile file(ranks, settings.outputs, std::move(layout));
+    file.begin();
     const TaskKind kind = trained.run.settings.task.kind;
     const NanOutputs nans = evaluator.for_each_output(
         *trained.model,
@@ -368,7 +373,7 @@ void write_outputs(const InferSettings& settings,
             check(stop_requested() == StopRequest::none, [] {
                 return Error("E242",
                              "the prediction was interrupted",
-                             "a signal ended it; nothing of it is kept",
+                             "a signal ended it, as after another rank's error; nothing is kept",
                              "give the same command to begin again");
             });
             const auto row = std::ranges::lower_bound(rows, sample) - rows.begin();
