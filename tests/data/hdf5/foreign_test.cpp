@@ -24,7 +24,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-const std::vector<FieldMapping> fields{{"images", "/x/data", RowLayout::hw}, {"labels", "/y"}};
+const std::vector<FieldMapping> images_and_labels{{"images", "/x/data", RowLayout::hw},
+                                                  {"labels", "/y"}};
 
 class Foreign : public testing::Test {
   protected:
@@ -52,7 +53,7 @@ TEST_F(Foreign, FilesOfAnyLengthStreamInTheOrderGiven) {
     std::vector<fs::path> files;
     for (std::size_t i = 0; i < content.size(); ++i)
         files.push_back(write(fmt::format("{}.h5", content.size() - i), content[i]));
-    const DatasetIndex index = DatasetIndex::open_foreign(files, fields);
+    const DatasetIndex index = DatasetIndex::open_foreign(files, images_and_labels);
     EXPECT_EQ(index.samples(), 138u);
     EXPECT_EQ(index.blocks(), (std::vector<RowBlock>{{0, 37}, {37, 100}, {137, 1}}));
     EXPECT_THAT(index.field("images").shape, ElementsAre(3, 5));
@@ -72,7 +73,7 @@ TEST_F(Foreign, FilesWithAUserBlockStreamLikeThoseWithout) {
     auto content = test::images_and_labels(37, 1);
     content[0].chunk = {5, 3, 5};
     const auto open = [&](const fs::path& path) {
-        return DatasetIndex::open_foreign({path}, fields);
+        return DatasetIndex::open_foreign({path}, images_and_labels);
     };
     const DatasetIndex usual = open(write("usual.h5", content));
     for (const auto format : {test::Format::earliest, test::Format::newest})
@@ -95,7 +96,7 @@ TEST_F(Foreign, EachSampleComesOnceInAShuffledEpoch) {
     std::vector<fs::path> files;
     for (std::uint64_t i = 0; i < 3; ++i)
         files.push_back(write(fmt::format("{}.h5", i), test::images_and_labels(50 + i, i)));
-    const DatasetIndex index = DatasetIndex::open_foreign(files, fields);
+    const DatasetIndex index = DatasetIndex::open_foreign(files, images_and_labels);
     BatchStream stream(std::make_shared<const DatasetIndex>(index), {.seed = 5, .batch = 16});
     std::vector<int> seen(153);
     for (;;) {
@@ -108,7 +109,9 @@ TEST_F(Foreign, EachSampleComesOnceInAShuffledEpoch) {
 
 TEST_F(Foreign, SameFilesHaveTheSameDigestAndChangedOnesAnother) {
     const fs::path path = write("a.h5", test::images_and_labels(40, 1));
-    const auto digest = [&] { return DatasetIndex::open_foreign({path}, fields).digest(); };
+    const auto digest = [&] {
+        return DatasetIndex::open_foreign({path}, images_and_labels).digest();
+    };
     const std::string first = digest();
     EXPECT_EQ(digest(), first);
     const auto time = fs::last_write_time(path);
@@ -204,9 +207,10 @@ TEST_F(Foreign, WhatCannotBeStreamedIsRefusedWithTheReason) {
     EXPECT_EQ(error_of_opening({path}, {{"images", "/x"}}).code(), "E207");
     EXPECT_EQ(error_of_opening({path}, {{"a", "/x/data", RowLayout::label}}).code(), "E235");
     EXPECT_EQ(error_of_opening({path}, {}).code(), "E235");
-    EXPECT_EQ(error_of_opening({}, fields).code(), "E201");
-    EXPECT_EQ(error_of_opening({folder_ / "none"}, fields).code(), "E201");
-    EXPECT_EQ(error_of_opening({folder_.file("text.h5", "not HDF5")}, fields).code(), "E203");
+    EXPECT_EQ(error_of_opening({}, images_and_labels).code(), "E201");
+    EXPECT_EQ(error_of_opening({folder_ / "none"}, images_and_labels).code(), "E201");
+    EXPECT_EQ(error_of_opening({folder_.file("text.h5", "not HDF5")}, images_and_labels).code(),
+              "E203");
 }
 
 TEST_F(Foreign, FilesThatDoNotFitTogetherAreNamed) {
@@ -214,13 +218,13 @@ TEST_F(Foreign, FilesThatDoNotFitTogetherAreNamed) {
     auto other = test::images_and_labels(9, 1);
     other[0].size = {9, 5, 3};
     const fs::path b = write("b.h5", other);
-    const Error error = error_of_opening({a, b}, fields);
+    const Error error = error_of_opening({a, b}, images_and_labels);
     EXPECT_EQ(error.code(), "E208");
     EXPECT_THAT(error.text(), HasSubstr("b.h5"));
     other = test::images_and_labels(9, 1);
     other[1] = test::images_and_labels(8, 1)[1];
     const fs::path c = write("c.h5", other);
-    EXPECT_EQ(error_of_opening({c}, fields).code(), "E209");
+    EXPECT_EQ(error_of_opening({c}, images_and_labels).code(), "E209");
 }
 
 TEST_F(Foreign, AFolderAFileOrAPatternNamesFiles) {
