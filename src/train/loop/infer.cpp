@@ -16,6 +16,7 @@
 
 #include "loop/evaluate.hpp"
 #include "loop/inputs.hpp"
+#include "loop/output_file.hpp"
 #include "loop/trained_run.hpp"
 
 #include <algorithm>
@@ -36,10 +37,6 @@
 namespace lockstep {
 namespace {
 
-/// NPY, with names beside it in a JSON; HDF5 with data set "predictions", and with "names" of rows
-/// and "classes" where they have some; CSV with a line for each sample.
-enum class OutputFormat { npy, hdf5, csv };
-
 /// What a file of outputs has.
 struct OutputLayout {
     ElementType element = ElementType::f32;  ///< f32 or i64
@@ -50,20 +47,6 @@ struct OutputLayout {
     std::vector<std::string> columns;    ///< titles: of the names of rows, then of each number
     std::vector<std::string> classes{};  ///< of numbers that are classes; empty: numbers
 };
-
-// By the file's ending. Errors: E103.
-OutputFormat output_format(const fs::path& path) {
-    const fs::path ending = path.extension();
-    if (ending == ".npy") return OutputFormat::npy;
-    if (ending == ".csv") return OutputFormat::csv;
-    check(ending == ".h5" || ending == ".hdf5", [&] {
-        return Error("E103",
-                     fmt::format("'{}' is no name of a file of outputs", path.string()),
-                     "its ending says what it is: .csv, .npy for NPY, .h5 or .hdf5 for HDF5",
-                     "for example --out new.csv, --out new.npy or --out new.h5");
-    });
-    return OutputFormat::hdf5;
-}
 
 // The beginning of a new file at `path`, and where values begin in it. What is left there of one
 // that was not finished goes.
@@ -82,11 +65,6 @@ std::uint64_t begin_file(const fs::path& path, OutputFormat format, const Output
         format == OutputFormat::npy ? npy_header(element, layout.shape) : std::string();
     write_file_atomically(path, header);
     return header.size();
-}
-
-// "new.names.json" of "new.npy".
-fs::path names_file(fs::path outputs) {
-    return outputs.replace_extension(".names.json");
 }
 
 // Those that `layout` has, by what they are names of.
@@ -385,17 +363,6 @@ void write_outputs(const InferSettings& settings,
 }
 
 }  // namespace
-
-void check_new_outputs(const fs::path& path) {
-    const bool is_npy = output_format(path) == OutputFormat::npy;
-    for (const fs::path& file : {path, is_npy ? names_file(path) : path})
-        check(!fs::exists(file), [&] {
-            return Error("E407",
-                         fmt::format("'{}' exists", file.string()),
-                         "nothing is overwritten",
-                         "give another name, or remove it");
-        });
-}
 
 InferResult infer(const InferSettings& settings, const Communicator& ranks) {
     agree(ranks, [&] {
