@@ -93,7 +93,7 @@ def main():
         stored = make_data()
         for data, model, given in (("cells", Pixels, f"images=f32[3,{SIDE},{SIDE}]"), ("series", Series, "features=f32[10,3]"),
                                    ("volumes", Volumes, "features=f32[2,4,6,5]")):
-            export(f"{__file__}:{model.__name__}", given, f"{data}.pt2")
+            export(f"{__file__}:{model.__name__}", f"{data}.pt2", given)
             more = ["--transform", "flip, crop 16 pad 2, rotate 20"] if data == "cells" else []
             lockstep("train", "--np", "2", "--data", data, "--model", f"{data}.pt2", "--run", f"{data}.run", "--max-steps",
                      "12", "--batch", "16", "--lr", "0.01", *more)
