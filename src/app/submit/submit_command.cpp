@@ -227,7 +227,8 @@ void say_notes(const SubmitPlan& plan, const std::vector<std::string>& notes) {
                               std::ranges::any_of(plan.settings.words, [](const std::string& word) {
                                   return word.find("%a") != word.npos;
                               });
-    if (plan.request.last_task && trains(plan.script) && !tasks_differ)
+    const std::string tasks = value_of(plan.script.parts.front(), "array").value_or("");
+    if (tasks.find_first_of(",-") != tasks.npos && trains(plan.script) && !tasks_differ)
         once(Level::warn,
              "all tasks of --array train the same, with the same result; fix: give words with %a, "
              "such as -- --seed %a");

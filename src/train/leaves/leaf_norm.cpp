@@ -56,10 +56,6 @@ Tensor row_of(const Tensor& rows, std::int64_t leaf) {
     return rows.defined() ? rows.select(0, leaf) : rows;
 }
 
-Tensor in_a_row(const Tensor& rows) {
-    return rows.defined() ? rows.view(-1) : rows;
-}
-
 Tensor joined(const std::vector<NormOutput>& leaves, Tensor SavedNorm::*which) {
     std::vector<Tensor> parts;
     for (const NormOutput& leaf : leaves)
@@ -93,10 +89,10 @@ NormCall side_by_side(const NormCall& running, LeafScope& scope) {
     NormCall all = running;
     all.samples = with_leaves_side_by_side(running.samples, cut);
     for (Tensor NormCall::*which : {&NormCall::weight, &NormCall::bias})
-        if ((all.*which).defined()) all.*which = scope.buffers.rows(all.*which, cut.leaves);
-    for (Tensor NormCall::*which :
-         {&NormCall::weight, &NormCall::bias, &NormCall::running_mean, &NormCall::running_variance})
-        all.*which = in_a_row(all.*which);
+        if ((all.*which).defined())
+            all.*which = scope.buffers.rows(all.*which, cut.leaves).view(-1);
+    for (Tensor NormCall::*which : {&NormCall::running_mean, &NormCall::running_variance})
+        if ((all.*which).defined()) all.*which = (all.*which).view(-1);
     return all;
 }
 
