@@ -134,26 +134,37 @@ constexpr std::string_view other_variables =
     "on-terminal path prefix program rank-ends root selftest-gpu site-config start-timeout tally "
     "torch torch-cuda-lib version";
 
+// Returns the value of an entry as the command line has it: a list with commas.
+std::string option_text(const ConfigEntry& entry) {
+    std::string text = config_text(entry.value);
+    if (entry.list != ConfigList::none) std::ranges::replace(text, '\n', ',');
+    return text;
+}
+
 void check_config_type(const Option& option, const ConfigEntry& entry) {
     const std::size_t type = entry.value.index();  // bool, whole, real, text
+    const bool is_list = entry.list != ConfigList::none;
     const bool fits = (option.kind == OptionKind::flag && type == 0) ||
                       (option.kind == OptionKind::whole && type == 1) ||
                       (option.kind == OptionKind::real && (type == 1 || type == 2)) ||
                       (option.kind == OptionKind::text && type != 0) ||
                       (option.kind == OptionKind::list && type == 3) ||
-                      (option.kind == OptionKind::path && type != 0);
+                      (option.kind == OptionKind::path && type != 0 && !is_list);
     constexpr const char* needs[] = {
-        "true or false", "a whole number", "a number", "a text", "a text with commas", "a text"};
+        "true or false", "a whole number", "a number", "a text", "a text or a list", "a text"};
     check(fits, [&] {
         return Error("E112",
                      fmt::format("{}: {} is {} ({})",
                                  entry.origin,
                                  option.name,
-                                 type == 3 ? fmt::format("\"{}\"", config_text(entry.value))
-                                           : config_text(entry.value),
-                                 config_type_name(entry.value)),
+                                 is_list     ? fmt::format("[{}]", option_text(entry))
+                                 : type == 3 ? fmt::format("\"{}\"", config_text(entry.value))
+                                             : config_text(entry.value),
+                                 is_list ? "a list" : config_type_name(entry.value)),
                      fmt::format("it needs {}", needs[static_cast<int>(option.kind)]),
-                     type == 3 ? "remove the quotes" : "");
+                     is_list     ? "give a single value"
+                     : type == 3 ? "remove the quotes"
+                                 : "");
     });
 }
 
@@ -179,9 +190,17 @@ Config read_known_config(const ParsedLine& line,
     Config config = read_config(*path);
     auto names = option_names(table);
     std::erase(names, "config");  // a file names no other
-    for (const auto& [key, entry] : config)
-        if (std::ranges::find(names, key) == names.end())
-            throw unknown_key(entry, key, names, "", "keys are long option names; see --help");
+    for (const auto& [key, entry] : config) {
+        if (std::ranges::find(names, key) != names.end()) continue;
+        const std::size_t dot = key.rfind('.');
+        if (dot != key.npos && std::ranges::find(names, key.substr(dot + 1)) != names.end())
+            throw unknown_key(entry,
+                              key,
+                              {},
+                              "a file of --config has no sections",
+                              fmt::format("remove the line [{}]", key.substr(0, dot)));
+        throw unknown_key(entry, key, names, "", "keys are long option names; see --help");
+    }
     return config;
 }
 
@@ -198,7 +217,7 @@ std::vector<GivenValue> sources(const Option& option,
     for (const Config& config : configs)
         if (const auto at = config.find(option.name); at != config.end()) {
             check_config_type(option, at->second);
-            found.push_back({config_text(at->second.value), at->second.origin});
+            found.push_back({option_text(at->second), at->second.origin});
         }
     return found;
 }

@@ -113,23 +113,35 @@ std::string read_text(const fs::path& path) {
     return text;
 }
 
-// Returns the texts of a list, one a line.
-std::optional<std::string> lines_of(const toml::node& node, ConfigLists lists) {
-    const toml::array* const list = node.as_array();
-    if (!list || lists == ConfigLists::refused) return std::nullopt;
-    std::string lines;
-    for (const toml::node& item : *list) {
-        const auto text = item.value_exact<std::string>();
-        if (!text) return std::nullopt;
-        lines += (lines.empty() ? "" : "\n") + *text;
+// Returns a text or a finite number; nothing for another node.
+std::optional<ConfigValue> text_or_number(const toml::node& node) {
+    if (const auto whole = node.value_exact<std::int64_t>()) return *whole;
+    if (const auto real = node.value_exact<double>(); real && std::isfinite(*real)) return *real;
+    if (const auto text = node.value_exact<std::string>()) return *text;
+    return std::nullopt;
+}
+
+// Returns the entry of a list whose items are all texts, or all numbers; nothing for another node.
+std::optional<ConfigEntry> list_entry(const toml::node& node, const std::string& origin) {
+    const toml::array* const items = node.as_array();
+    if (!items) return std::nullopt;
+    ConfigEntry entry{{}, origin, ConfigList::texts};
+    std::vector<std::string> lines;
+    for (const toml::node& item : *items) {
+        const auto value = text_or_number(item);
+        if (!value) return std::nullopt;
+        const auto list = value->index() == 3 ? ConfigList::texts : ConfigList::numbers;
+        if (!lines.empty() && list != entry.list) return std::nullopt;
+        entry.list = list;
+        lines.push_back(config_text(*value));
     }
-    return lines;
+    entry.value = fmt::format("{}", fmt::join(lines, "\n"));
+    return entry;
 }
 
 void flatten(const toml::table& table,
              const std::string& prefix,
              const std::string& file,
-             ConfigLists lists,
              Config& out) {
     for (const auto& [name, node] : table) {
         const std::string key = prefix + std::string(name.str());
@@ -141,24 +153,24 @@ void flatten(const toml::table& table,
                          "remove it");
         });
         if (const auto* inner = node.as_table()) {
-            flatten(*inner, key + ".", file, lists, out);
+            flatten(*inner, key + ".", file, out);
         } else if (const auto flag = node.value_exact<bool>()) {
             out[key] = {*flag, origin};
-        } else if (const auto whole = node.value_exact<std::int64_t>()) {
-            out[key] = {*whole, origin};
-        } else if (const auto real = node.value_exact<double>(); real && std::isfinite(*real)) {
-            out[key] = {*real, origin};
-        } else if (const auto word = node.value_exact<std::string>()) {
-            out[key] = {*word, origin};
-        } else if (const auto lines = lines_of(node, lists)) {
-            out[key] = {*lines, origin, true};
+        } else if (const auto value = text_or_number(node)) {
+            out[key] = {*value, origin};
+        } else if (const auto list = list_entry(node, origin)) {
+            out[key] = *list;
         } else {
-            throw Error(
-                "E112",
-                fmt::format(
-                    "{}: '{}' is {}", origin, key, real ? "not finite" : "a list or a date"),
-                "settings are finite numbers, texts and true/false",
-                "give a single value");
+            throw Error("E112",
+                        fmt::format("{}: '{}' is {}",
+                                    origin,
+                                    key,
+                                    node.is_floating_point() ? "not finite"
+                                    : node.is_array()        ? "a list of several types"
+                                                             : "a date or a time"),
+                        "settings are finite numbers, texts, true/false, and lists of texts or of "
+                        "numbers",
+                        "give one of these");
         }
     }
 }
@@ -200,12 +212,12 @@ void check_depth(std::string_view text, const std::string& file) {
 
 }  // namespace
 
-Config read_config(const fs::path& path, ConfigLists lists) {
+Config read_config(const fs::path& path) {
     const std::string text = read_text(path);
     check_depth(text, path.string());
     try {
         Config config;
-        flatten(toml::parse(text, path.string()), "", path.string(), lists, config);
+        flatten(toml::parse(text, path.string()), "", path.string(), config);
         return config;
     } catch (const toml::parse_error& error) {
         throw syntax_error(path.string(), text, error);

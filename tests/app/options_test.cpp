@@ -218,6 +218,36 @@ TEST(ResolveOptions, RefusesAFileWithAnUnknownKeyOrAWrongType) {
     EXPECT_EQ(code("name = true\n"), "E112");
     EXPECT_EQ(code("learning-rate = 1\n"), "");
     EXPECT_EQ(code("batch = = 1\n"), "E110");
+    EXPECT_EQ(code("batch = [1]\n"), "E112");
+    EXPECT_EQ(code("name = [1, \"a\"]\n"), "E112");
+    EXPECT_EQ(code("name = [[1]]\n"), "E112");
+    EXPECT_EQ(code("name = 2026-11-30\n"), "E112");
+    EXPECT_EQ(code("learning-rate = nan\n"), "E112");
+}
+
+TEST(ResolveOptions, NamesTheSectionThatAFileDoesNotNeed) {
+    const test::TempDir folder;
+    const std::string file = folder.file("a.toml", "[train]\nbatch = 1\n").string();
+    EXPECT_EQ(caught_text([&] {
+                  Example example;
+                  resolved(example, {"--config", file});
+              }),
+              "lockstep: error E111: " + file +
+                  ":2:9: unknown key 'train.batch'\n"
+                  "  why: a file of --config has no sections\n"
+                  "  fix: remove the line [train]");
+}
+
+TEST(ResolveOptions, TakesAListOfAFileAsTextWithCommas) {
+    const test::TempDir folder;
+    const auto name = [&](const std::string& list) {
+        Example example;
+        resolved(example, {"--config", folder.file("a.toml", "name = " + list + "\n").string()});
+        return example.name;
+    };
+    EXPECT_EQ(name("[8, 16,\n 0.5]"), "8,16,0.5");
+    EXPECT_EQ(name("[\"a*\", \"b\"]"), "a*,b");
+    EXPECT_EQ(name("[]"), "");
 }
 
 TEST(OptionsHelp, ShowsSectionsValuesAndDefaults) {

@@ -51,6 +51,17 @@ TEST_F(ConfigTest, FlattensTablesToDottedKeysAndRemembersWhereAValueStands) {
     EXPECT_TRUE(config_of("# nothing\n").empty());
 }
 
+TEST_F(ConfigTest, ReadsListsOfTextsOrOfNumbersAsOneItemALine) {
+    const auto config = config_of("a = ['x', 'y,z']\nb = [8, 0.5]\nc = []\nd = 'x'\n");
+    const auto is = [&](const char* key, ConfigList list, const std::string& text) {
+        return config.at(key).list == list && config.at(key).value == ConfigValue(text);
+    };
+    EXPECT_TRUE(is("a", ConfigList::texts, "x\ny,z"));
+    EXPECT_TRUE(is("b", ConfigList::numbers, "8\n0.5"));
+    EXPECT_TRUE(is("c", ConfigList::texts, ""));
+    EXPECT_TRUE(is("d", ConfigList::none, "x"));
+}
+
 TEST_F(ConfigTest, RemembersWhereAValueStands) {
     const auto config = config_of("# a comment\n\n  lr = 0.1\n");
     EXPECT_THAT(config.at("lr").origin, testing::MatchesRegex(".*train.toml:3:[0-9]+"));
@@ -65,9 +76,9 @@ TEST_F(ConfigTest, PointsACaretAtASyntaxErrorAlsoBehindTabsAndLetters) {
     EXPECT_THAT(behind.why(), EndsWith("    \tname = \"\xc3\xa4\xc3\xb6\" x\n    \t            ^"));
 }
 
-TEST_F(ConfigTest, RefusesKeysTwiceListsDatesAndNumbersThatAreNone) {
+TEST_F(ConfigTest, RefusesKeysTwiceListsOfSeveralTypesDatesAndNumbersThatAreNone) {
     EXPECT_EQ(code_of("lr = 0.1\nlr = 0.2\n"), "E110");
-    for (const auto value : {"[1, 2]", "2026-01-31", "nan", "inf"})
+    for (const auto value : {"[1, 'a']", "[true]", "[[1]]", "2026-01-31", "nan", "inf"})
         EXPECT_EQ(code_of(fmt::format("x = {}\n", value)), "E112") << value;
     EXPECT_EQ(code_of(std::string_view("a = 1\0", 6)), "E115");
     EXPECT_EQ(code_of("a = \"\xff\xfe\"\n"), "E115");

@@ -95,8 +95,8 @@ void assign_site_key(const std::vector<Option>& keys,
     };
     const bool is_list = option->kind == OptionKind::list;
     const bool is_whole = option->kind == OptionKind::whole;
-    const bool fits =
-        entry.is_list == is_list && std::holds_alternative<std::string>(entry.value) != is_whole;
+    const bool fits = entry.list == (is_list ? ConfigList::texts : ConfigList::none) &&
+                      std::holds_alternative<std::string>(entry.value) != is_whole;
     check(fits, [&] {
         return unfit(is_list    ? "it needs a list of texts"
                      : is_whole ? "it needs a whole number"
@@ -134,8 +134,7 @@ SitePreset read_site_preset(const fs::path& path) {
             site.container_runtime,
             {{"apptainer", ContainerRuntime::apptainer}, {"pyxis", ContainerRuntime::pyxis}},
             "")};
-    for (const auto& [key, entry] : read_config(path, ConfigLists::taken))
-        assign_site_key(keys, key, entry);
+    for (const auto& [key, entry] : read_config(path)) assign_site_key(keys, key, entry);
     if (!modules.empty()) site.modules = split(modules, '\n');
     return site;
 }
