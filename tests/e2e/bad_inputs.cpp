@@ -1,313 +1,226 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bad_inputs.hpp"
 
+#include <regex>
 #include <sstream>
 
 namespace lockstep::test {
 namespace {
 
-// Each is "# CODE FINDER NAME", the command after "$ " with its variables, and the message. A line
-// that ends with "\" goes on in the next one. All settings without effect are in
+// Below "# FINDER CODE", each is "NAME: COMMAND", with variables in the command, and the message. A
+// line that ends with "\" goes on in the next one. All settings without effect are in
 // tests/plan/settings_test.cpp.
 constexpr const char* table_of_bad_inputs = R"(
-# 64 command_line UnknownOption
-$ train --data <data> --run <tmp>/run --bach 64
+# command_line 64
+UnknownOption: train --data <data> --run <tmp>/run --bach 64
 lockstep: error E101: unknown option '--bach'<same>
   fix: did you mean '--batch'?
-# 64 command_line UnknownCommand
-$ trian
+UnknownCommand: trian
 lockstep: error E101: unknown command 'trian'
   fix: did you mean 'train'?
-# 64 command_line UnknownSecondWord
-$ data pakc
+UnknownSecondWord: data pakc
 lockstep: error E101: unknown command 'data pakc'
   why: this group of commands needs a second word
   fix: did you mean 'data pack'?
-# 64 command_line CommandOfAnotherName
-$ resume run
+CommandOfAnotherName: resume run
 lockstep: error E101: unknown command 'resume'
   why: 'lockstep train --resume' does it
   fix: lockstep train --resume
-# 64 command_line NoNumber
-$ train --data <data> --run <tmp>/run --epochs ten
+NoNumber: train --data <data> --run <tmp>/run --epochs ten
 lockstep: error E103: --epochs is 'ten' (from command line)<same>
   why: it is not a whole number
   fix: for example --epochs 2
-# 64 command_line PeriodWithoutUnit
-$ train --data <data> --run <tmp>/run --checkpoint-every 500
+PeriodWithoutUnit: train --data <data> --run <tmp>/run --checkpoint-every 500
 lockstep: error E103: --checkpoint-every is '500' (from command line)<same>
   why: it must be a count with a unit: steps, epochs, s, m or h
   fix: for example --checkpoint-every 500steps
-# 64 command_line TimeOfAnotherUnit
-$ train --data <data> --run <tmp>/run --comm-timeout 1ms
+TimeOfAnotherUnit: train --data <data> --run <tmp>/run --comm-timeout 1ms
 lockstep: error E103: --comm-timeout is '1ms' (from command line)<same>
   why: it must be a whole number of s, m or h, or 0
   fix: for example --comm-timeout 10m
-# 64 command_line OptionWithoutValue
-$ train --data <data> --run
+OptionWithoutValue: train --data <data> --run
 lockstep: error E105: --run needs a value<same>
   fix: --help shows what each option takes
-# 64 command_line RequiredOptionMissing
-$ train --data <data>
+RequiredOptionMissing: train --data <data>
 lockstep: error E105: --run is missing<same>
   fix: name a run directory: --run runs/NAME
-# 64 command_line UnexpectedArgument
-$ train --data <data> --run <tmp>/run more
+UnexpectedArgument: train --data <data> --run <tmp>/run more
 lockstep: error E101: unexpected argument 'more'<same>
   fix: usage: lockstep train --data DIR --run DIR [--np N] [options]
-# 64 command_line NoCheckLeft
-$ doctor --preflight --only T
+NoCheckLeft: doctor --preflight --only T
 lockstep: error E106: --only, --skip and --preflight leave no check<same>
   why: --preflight leaves out slow checks, such as all of family T
   fix: drop one of them
-# 64 command_line UnknownErrorCode
-$ explain E999
+UnknownErrorCode: explain E999
 lockstep: error E101: no error has code 'E999'
   fix: give a code as messages show it, for example E204 or C2, or an exit code
-# 64 every_rank UnknownModel
-$ train --data <data> --run <tmp>/run --model cnm
+BenchWithoutRanks: bench comm
+lockstep: error E105: --np is missing
+  why: an all-reduce needs ranks, and no launcher started any
+  fix: for example: lockstep bench comm --np 2
+BenchFromLargeToSmall: bench comm -b 1MiB -e 64KiB
+lockstep: error E106: --min-bytes 1 MiB is more than --max-bytes 64 KiB
+  why: sizes go from the smallest to the largest
+  fix: for example -b 65536 -e 1048576
+BenchOfTooLittle: bench comm --min-bytes 4
+lockstep: error E103: --min-bytes is '4' (from command line)
+  why: it must be a size of at least 8 B
+  fix: for example --min-bytes 256MiB
+ProfileOfUnknownInputs: profile net.pt
+lockstep: error E105: --input is missing
+  why: 'net.pt' is not built in: its inputs are not known
+  fix: for example --input 3x32x32
+ProfileOfHalfAnImage: profile cnn --input 3x32
+lockstep: error E103: --input is '3x32'
+  why: it must be channels x height x width, or a number of features
+  fix: for example --input 3x32x32
+ProfileOfTokensAsAnImage: profile gpt --input 3x32x32
+lockstep: error E103: --input is '3x32x32'
+  why: it must be the number of tokens in a sequence
+  fix: for example --input 128
+ProfileOfNoModel: profile cnm --input 1x8x8
+lockstep: error E103: no model 'cnm'
+  why: there are cnn, cnn-bn, densenet121, efficientnet_b0, efficientnet_b7, gpt, mlp, resnet18, \
+resnet34, resnet50, unet, vit_b_16
+  fix: did you mean 'cnn'?
+PackOutputExists: data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out
+lockstep: error E407: '<tmp>/out' exists already
+  why: a data set is never overwritten
+  fix: give another name, or remove it first
+# every_rank 64
+UnknownModel: train --data <data> --run <tmp>/run --model cnm
 lockstep: error E103: no model 'cnm'<same>
   why: there are cnn, cnn-bn, densenet121, efficientnet_b0, efficientnet_b7, gpt, mlp, resnet18, \
 resnet34, resnet50, unet, vit_b_16
   fix: did you mean 'cnn'?
-# 64 every_rank WeightsOfOtherClasses
-$ train --data <data> --run <tmp>/run --class-weights 1,2
+WeightsOfOtherClasses: train --data <data> --run <tmp>/run --class-weights 1,2
 lockstep: error E103: --class-weights is '1,2'<same>
   why: it must be none, balanced, or 10 numbers of 0 or more
   fix: give one weight for each class, with commas between
-# 64 every_rank BestByAMetricOfAnotherTask
-$ train --data <data> --run <tmp>/run --test-data <data> --keep-best r2
+BestByAMetricOfAnotherTask: train --data <data> --run <tmp>/run --test-data <data> --keep-best r2
 lockstep: error E103: --keep-best is 'r2'<same>
   why: the task's metrics are accuracy, auc, f1, loss
   fix: give one of these
-# 64 every_rank LossOfAnotherTask
-$ train --data <data> --run <tmp>/run --loss mae
+LossOfAnotherTask: train --data <data> --run <tmp>/run --loss mae
 lockstep: error E107: --loss has no effect<same>
   why: --task classification has none
   fix: drop it, or use --task regression
-# 64 every_rank NoSuchTransform
-$ train --data <data> --run <tmp>/run --transform flop
+NoSuchTransform: train --data <data> --run <tmp>/run --transform flop
 lockstep: error E247: there is no transform 'flop' (in 'flop')<same>
   why: did you mean 'flip'?
   fix: the steps and presets are: resize, crop, centre-crop, flip, rotate, blur, cutout, \
 normalise, mixup, cutmix, none, cifar, book
-# 64 every_rank VirtualRanksThatAreNoPowerOfTwo
-$ train --data <data> --run <tmp>/run --virtual-ranks 3
+VirtualRanksThatAreNoPowerOfTwo: train --data <data> --run <tmp>/run --virtual-ranks 3
 lockstep: error E640: 3 virtual ranks are not a power of two<same>
   why: they are the leaves of a binary tree, in whose order gradients are summed
   fix: use --virtual-ranks 4
-# 64 every_rank MoreRanksThanVirtualRanks
-$ train --data <data> --run <tmp>/run --virtual-ranks 2
+MoreRanksThanVirtualRanks: train --data <data> --run <tmp>/run --virtual-ranks 2
 lockstep: error E640: 2 virtual ranks cannot run on 3 ranks<same>
   why: every rank needs a virtual rank of its own
   fix: use at most 2 rank(s), or create the run with --virtual-ranks 4
-# 64 every_rank MoreVirtualRanksThanSamples
-$ train --data <data> --run <tmp>/run --virtual-ranks 1024 --batch 1024
+MoreVirtualRanksThanSamples: train --data <data> --run <tmp>/run --virtual-ranks 1024 --batch 1024
 lockstep: error E215: 600 samples for 1024 virtual ranks<same>
   why: each needs at least one in a step
   fix: use --virtual-ranks 512 or fewer ranks
-# 64 every_rank BatchThatDoesNotDivide
-$ train --data <data> --run <tmp>/run --batch 10
+BatchThatDoesNotDivide: train --data <data> --run <tmp>/run --batch 10
 lockstep: error E106: --batch 10 does not divide into 4 virtual ranks<same>
   why: every leaf of a step has the same number of samples
   fix: use --batch 12 or another multiple of 4
-# 64 every_rank MomentumOfAdam
-$ train --data <data> --run <tmp>/run --momentum 0.9
+MomentumOfAdam: train --data <data> --run <tmp>/run --momentum 0.9
 lockstep: error E107: --momentum has no effect<same>
   why: --optimizer adam has none
   fix: drop it, or use --optimizer sgd
-# 64 every_rank BatchAboveTheSamples
-$ train --data <data> --run <tmp>/run --batch 1024
+BatchAboveTheSamples: train --data <data> --run <tmp>/run --batch 1024
 lockstep: error E107: --batch 1024 is more than the 600 samples<same>
   why: no step would have that many
   fix: use --batch 576 or less
-# 65 every_rank ModelOfAnotherTask
-$ train --data <data> --run <tmp>/run --model unet --width 2 --virtual-ranks 4
+# every_rank 65
+ModelOfAnotherTask: train --data <data> --run <tmp>/run --model unet --width 2 --virtual-ranks 4
 lockstep: error E217: the model is not for this task<same>
   why: its output for 32 sample(s) is [32, 10, 28, 28], the task's targets need [32, 10]
   fix: 'lockstep models' says which model takes what, and is for which task
-# 65 every_rank BatchNormOfTheLastSamples
-$ train --data <data> --run <tmp>/run --model resnet18 --virtual-ranks 4 --batch 596
+BatchNormOfTheLastSamples: train --data <data> --run <tmp>/run --model resnet18 \
+--virtual-ranks 4 --batch 596
 lockstep: error E217: batch norm has no statistics of a single sample<same>
   why: the last step of an epoch has 4 of 600 samples, for 4 virtual ranks: some compute one by \
 itself
   fix: leave that step out with --drop-last, or use another --batch
-# 65 every_rank BatchNormOfSingleSamples
-$ train --data <data> --run <tmp>/run --model resnet18 --virtual-ranks 4 --batch 8 \
+BatchNormOfSingleSamples: train --data <data> --run <tmp>/run --model resnet18 \
+--virtual-ranks 4 --batch 8 \
 --micro-batches 2
 lockstep: error E217: batch norm has no statistics of a single sample<same>
   why: each step has 8 samples, for 4 virtual ranks in 2 micro-batches each: some compute one by \
 itself
   fix: use a larger --batch, fewer --virtual-ranks or --micro-batches
-# 65 every_rank ModelOfOtherData
-$ train --data <data> --run <tmp>/run --model gpt
+ModelOfOtherData: train --data <data> --run <tmp>/run --model gpt
 lockstep: error E217: gpt takes tokens, and the data have none<same>
   why: it is given whole numbers [n, T]
   fix: pack text with 'lockstep data pack --text' or --tokens, or use another model
-# 65 every_rank TaskWithoutItsField
-$ train --data <data> --run <tmp>/run --task segmentation
+TaskWithoutItsField: train --data <data> --run <tmp>/run --task segmentation
 lockstep: error E207: data set '<data>' has no field 'masks'<same>
   why: its fields are images, labels
   fix: for a command that trains on them: lockstep data inspect <data>
-# 78 command_line ConfigSyntax
-$ train --data <data> --run <tmp>/run --config <tmp>/train.toml
+# command_line 78
+ConfigSyntax: train --data <data> --run <tmp>/run --config <tmp>/train.toml
 lockstep: error E110: <tmp>/train.toml:2:6: Error while parsing value: could not determine value \
 type<same>
   why: this line:
     lr = = 0.1
          ^
   fix: write it as KEY = VALUE, texts in quotes
-# 78 command_line ConfigUnknownKey
-$ train --data <data> --run <tmp>/run --config <tmp>/train.toml
+ConfigUnknownKey: train --data <data> --run <tmp>/run --config <tmp>/train.toml
 lockstep: error E111: <tmp>/train.toml:2:11: unknown key 'momentm'<same>
   fix: did you mean 'momentum'?
-# 78 command_line ConfigWrongType
-$ train --data <data> --run <tmp>/run --config <tmp>/train.toml
+ConfigWrongType: train --data <data> --run <tmp>/run --config <tmp>/train.toml
 lockstep: error E112: <tmp>/train.toml:1:9: batch is "64" (text)<same>
   why: it needs a whole number
   fix: remove the quotes
-# 78 command_line ConfigNotText
-$ train --data <data> --run <tmp>/run --config <tmp>/train.toml
+ConfigNotText: train --data <data> --run <tmp>/run --config <tmp>/train.toml
 lockstep: error E115: '<tmp>/train.toml' is not UTF-8 text<same>
   why: byte 13 belongs to no character
   fix: save it as UTF-8, or give another file
-# 78 command_line VariableThatIsNoNumber
-$ LOCKSTEP_BATCH=many train --data <data> --run <tmp>/run
+VariableThatIsNoNumber: LOCKSTEP_BATCH=many train --data <data> --run <tmp>/run
 lockstep: error E113: LOCKSTEP_BATCH is 'many'<same>
   why: it is not a whole number
   fix: unset LOCKSTEP_BATCH, or set it to what --batch takes
-# 66 command_line ConfigMissing
-$ train --data <data> --run <tmp>/run --config <tmp>/train.toml
+# command_line 66
+ConfigMissing: train --data <data> --run <tmp>/run --config <tmp>/train.toml
 lockstep: error E116: cannot read config '<tmp>/train.toml'<same>
   why: it does not exist
   fix: give the path of a TOML file
-# 64 command_line BenchWithoutRanks
-$ bench comm
-lockstep: error E105: --np is missing
-  why: an all-reduce needs ranks, and no launcher started any
-  fix: for example: lockstep bench comm --np 2
-# 64 command_line BenchFromLargeToSmall
-$ bench comm -b 1MiB -e 64KiB
-lockstep: error E106: --min-bytes 1 MiB is more than --max-bytes 64 KiB
-  why: sizes go from the smallest to the largest
-  fix: for example -b 65536 -e 1048576
-# 64 command_line BenchOfTooLittle
-$ bench comm --min-bytes 4
-lockstep: error E103: --min-bytes is '4' (from command line)
-  why: it must be a size of at least 8 B
-  fix: for example --min-bytes 256MiB
-# 64 command_line ProfileOfUnknownInputs
-$ profile net.pt
-lockstep: error E105: --input is missing
-  why: 'net.pt' is not built in: its inputs are not known
-  fix: for example --input 3x32x32
-# 64 command_line ProfileOfHalfAnImage
-$ profile cnn --input 3x32
-lockstep: error E103: --input is '3x32'
-  why: it must be channels x height x width, or a number of features
-  fix: for example --input 3x32x32
-# 64 command_line ProfileOfTokensAsAnImage
-$ profile gpt --input 3x32x32
-lockstep: error E103: --input is '3x32x32'
-  why: it must be the number of tokens in a sequence
-  fix: for example --input 128
-# 64 command_line ProfileOfNoModel
-$ profile cnm --input 1x8x8
-lockstep: error E103: no model 'cnm'
-  why: there are cnn, cnn-bn, densenet121, efficientnet_b0, efficientnet_b7, gpt, mlp, resnet18, \
-resnet34, resnet50, unet, vit_b_16
-  fix: did you mean 'cnn'?
-# 65 command_line ProfileOfTooSmallAnImage
-$ profile cnn --input 1x3x3
-lockstep: error E217: images are 3x3
-  why: this model halves them twice and needs at least 4x4
-  fix: use --model mlp, or larger images
-# 66 first_rank DataMissing
-$ train --data <tmp>/nowhere --run <tmp>/run --model mlp
-lockstep: error E201: cannot open '<tmp>/nowhere': No such file or directory
-  fix: check the path; on a cluster, that this node has it
-# 66 first_rank ShardMissing
-$ train --data <tmp>/bad --run <tmp>/run --model mlp
-lockstep: error E201: cannot open '<tmp>/bad/train-00000-of-00001.h5': No such file or directory
-  fix: check the path; on a cluster, that this node has it
-# 65 first_rank FolderThatIsNoDataSet
-$ train --data <tmp> --run <tmp>/run --model mlp
-lockstep: error E216: '<tmp>' is no data set
-  why: it has no manifest.json
-  fix: make one with 'lockstep data pack', or check the path
-# 65 first_rank FolderOfDataSets
-$ train --data <data>/.. --run <tmp>/run --model mlp
-lockstep: error E216: '<data>/..' is no data set
-  why: it has no manifest.json
-  fix: give one that is in it, such as '<data>/../train'
-# 65 first_rank ShardIsAZip
-$ train --data <tmp>/bad --run <tmp>/run --model mlp
-lockstep: error E203: '<tmp>/bad/train-00000-of-00001.h5' is not HDF5
-  why: it begins like a zip archive
-  fix: copy it again from its source, or give the right folder
-# 65 first_rank ShardCutShort
-$ train --data <tmp>/bad --run <tmp>/run --model mlp
-lockstep: error E204: '<tmp>/bad/train-00000-of-00001.h5' is cut short: 250,000 of 485,440 bytes
-  why: its writer or a copy of it was interrupted
-  fix: copy it again from its source, then run 'lockstep data verify'
-# 65 first_rank ShardOutsideItsFolder
-$ train --data <tmp>/bad --run <tmp>/run --model mlp
-lockstep: error E220: path '../../etc/passwd' in '<tmp>/bad' is not allowed
-  why: it leaves the folder
-  fix: restore the manifest from its source; do not edit it
-# 65 first_rank ManifestEdited
-$ train --data <tmp>/bad --run <tmp>/run --model mlp
-lockstep: error E223: '<tmp>/bad/manifest.json' was changed after it was written
-  why: its digest says 06f9ad36a8b169d62a2864bf7e76fdb7
-  fix: restore it from its source; do not edit it
-# 65 first_rank ManifestIsNoJson
-$ train --data <tmp>/bad --run <tmp>/run --model mlp
-lockstep: error E222: '<tmp>/bad/manifest.json' makes no sense as JSON
-  why: parse error at line 2, column 1: syntax error while parsing value - unexpected end of \
-input; expected '[', '{', or a literal
-  fix: restore it from its source; do not edit it
-# 65 some_rank FlippedBit
-$ train --data <tmp>/bad --run <tmp>/run --model mlp --max-steps 20 --data-mode resident
-lockstep: error E213: '<tmp>/bad/train-00000-of-00001.h5' is damaged: field 'images', block 7, \
-25,088 bytes at offset 183,808 (samples 224 to 255) <rank>
-  why: their XXH3-64 is b9aefb7ba3c2aa58, the index says 7a378e9d321d3910; read twice
-  fix: copy the file from its source, then run 'lockstep data verify'; 'lockstep train' with \
---on-bad-data mask leaves these samples out
-# 66 command_line PackMissingFile
-$ data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out
+PackMissingFile: data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out
 lockstep: error E201: cannot open '<tmp>/images': No such file or directory
   fix: check the path; on a cluster, that this node has it
-# 66 command_line NoCheckpoints
-$ ckpt ls <tmp>
+NoCheckpoints: ckpt ls <tmp>
 lockstep: error E301: no checkpoint in '<tmp>'
   why: the run has not written one yet, or this is no run directory
   fix: give the directory that was given to 'train --run'
-# 66 command_line NoRun
-$ ckpt verify <tmp>/run
+NoRun: ckpt verify <tmp>/run
 lockstep: error E201: '<tmp>/run' does not exist
   fix: give a run directory
-# 65 command_line PackLabelOutOfRange
-$ data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out --classes 5
+# command_line 65
+ProfileOfTooSmallAnImage: profile cnn --input 1x3x3
+lockstep: error E217: images are 3x3
+  why: this model halves them twice and needs at least 4x4
+  fix: use --model mlp, or larger images
+PackLabelOutOfRange: data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out \
+--classes 5
 lockstep: error E210: label 5 of input sample 5 is out of range
   why: 5 classes are numbered 0 to 4
   fix: drop --classes: then the largest label decides the number of classes
-# 65 command_line PackCountsDiffer
-$ data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out
+PackCountsDiffer: data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out
 lockstep: error E209: 600 images but 599 labels
   why: in '<tmp>/images' and '<tmp>/labels'
   fix: give the two files of the same split
-# 65 command_line PackNotIdx
-$ data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out
+PackNotIdx: data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out
 lockstep: error E214: '<tmp>/images' is not a whole IDX file
   why: it begins like a web page
   fix: make or download it again, or check that it is the file you mean
-# 65 command_line PackCutShort
-$ data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out
+PackCutShort: data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out
 lockstep: error E214: '<tmp>/images' is not a whole IDX file
   why: 600 x 28 x 28 need 470,400 bytes; it has 99,984
   fix: make or download it again, or check that it is the file you mean
-# 65 command_line VerifyFindsDamage
-$ data verify <tmp>/bad
+VerifyFindsDamage: data verify <tmp>/bad
 verify 474.1 KiB in <time>
 E213 '<tmp>/bad/train-00000-of-00001.h5' is damaged: field 'images', block 7, 25,088 bytes at \
 offset 183,808 (samples 224 to 255): their XXH3-64 is b9aefb7ba3c2aa58, the index says \
@@ -315,22 +228,61 @@ offset 183,808 (samples 224 to 255): their XXH3-64 is b9aefb7ba3c2aa58, the inde
 lockstep: error E213: '<tmp>/bad' is damaged: 1 finding(s)
   why: they are listed above
   fix: restore the named files from their source, or pack again
-# 64 command_line PackOutputExists
-$ data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out
-lockstep: error E407: '<tmp>/out' exists already
-  why: a data set is never overwritten
-  fix: give another name, or remove it first
-# 73 command_line PackOutputCannotBeMade
-$ data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/labels/out
+# first_rank 66
+DataMissing: train --data <tmp>/nowhere --run <tmp>/run --model mlp
+lockstep: error E201: cannot open '<tmp>/nowhere': No such file or directory
+  fix: check the path; on a cluster, that this node has it
+ShardMissing: train --data <tmp>/bad --run <tmp>/run --model mlp
+lockstep: error E201: cannot open '<tmp>/bad/train-00000-of-00001.h5': No such file or directory
+  fix: check the path; on a cluster, that this node has it
+# first_rank 65
+FolderThatIsNoDataSet: train --data <tmp> --run <tmp>/run --model mlp
+lockstep: error E216: '<tmp>' is no data set
+  why: it has no manifest.json
+  fix: make one with 'lockstep data pack', or check the path
+FolderOfDataSets: train --data <data>/.. --run <tmp>/run --model mlp
+lockstep: error E216: '<data>/..' is no data set
+  why: it has no manifest.json
+  fix: give one that is in it, such as '<data>/../train'
+ShardIsAZip: train --data <tmp>/bad --run <tmp>/run --model mlp
+lockstep: error E203: '<tmp>/bad/train-00000-of-00001.h5' is not HDF5
+  why: it begins like a zip archive
+  fix: copy it again from its source, or give the right folder
+ShardCutShort: train --data <tmp>/bad --run <tmp>/run --model mlp
+lockstep: error E204: '<tmp>/bad/train-00000-of-00001.h5' is cut short: 250,000 of 485,440 bytes
+  why: its writer or a copy of it was interrupted
+  fix: copy it again from its source, then run 'lockstep data verify'
+ShardOutsideItsFolder: train --data <tmp>/bad --run <tmp>/run --model mlp
+lockstep: error E220: path '../../etc/passwd' in '<tmp>/bad' is not allowed
+  why: it leaves the folder
+  fix: restore the manifest from its source; do not edit it
+ManifestEdited: train --data <tmp>/bad --run <tmp>/run --model mlp
+lockstep: error E223: '<tmp>/bad/manifest.json' was changed after it was written
+  why: its digest says 06f9ad36a8b169d62a2864bf7e76fdb7
+  fix: restore it from its source; do not edit it
+ManifestIsNoJson: train --data <tmp>/bad --run <tmp>/run --model mlp
+lockstep: error E222: '<tmp>/bad/manifest.json' makes no sense as JSON
+  why: parse error at line 2, column 1: syntax error while parsing value - unexpected end of \
+input; expected '[', '{', or a literal
+  fix: restore it from its source; do not edit it
+# some_rank 65
+FlippedBit: train --data <tmp>/bad --run <tmp>/run --model mlp --max-steps 20 --data-mode resident
+lockstep: error E213: '<tmp>/bad/train-00000-of-00001.h5' is damaged: field 'images', block 7, \
+25,088 bytes at offset 183,808 (samples 224 to 255) <rank>
+  why: their XXH3-64 is b9aefb7ba3c2aa58, the index says 7a378e9d321d3910; read twice
+  fix: copy the file from its source, then run 'lockstep data verify'; 'lockstep train' with \
+--on-bad-data mask leaves these samples out
+# command_line 73
+PackOutputCannotBeMade: data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/labels/out
 lockstep: error E401: cannot create folder '<tmp>/labels': File exists
   fix: a file has that name: give another one
-# 78 first_rank RunCannotBeMade
-$ train --data <data> --run <tmp>/file/run --model mlp
+# first_rank 78
+RunCannotBeMade: train --data <data> --run <tmp>/file/run --model mlp
 lockstep: error E613: check L7: '<tmp>/file/run' is a file, or lies below one <rank>
   why: A run is a folder to which logs and checkpoints are written.
   fix: name a folder that you may write to: --run runs/NAME
-# 64 first_rank RunHasOtherFiles
-$ train --data <data> --run <tmp>/home --model mlp
+# first_rank 64
+RunHasOtherFiles: train --data <data> --run <tmp>/home --model mlp
 lockstep: error E407: '<tmp>/home' has files in it, but is no run
   why: a run directory is made by 'lockstep train' in an empty or new folder
   fix: give the name of a new folder
@@ -427,16 +379,19 @@ std::vector<BadInput> bad_inputs() {
                                                    {"some_rank", Finder::some_rank}};
     const auto prepared = preparations();
     std::vector<BadInput> found;
+    const std::regex begin("([A-Z][A-Za-z]+): (.*)");
+    std::smatch parts;
+    Words section;
     std::istringstream lines(whole_lines(table_of_bad_inputs));
     for (std::string line; std::getline(lines, line);) {
         if (line.starts_with("# ")) {
-            const Words head = typed(line.substr(2));
-            found.push_back({.name = head.at(2),
-                             .finder = finders.at(head[1]),
-                             .exit_code = std::stoi(head[0])});
-            if (prepared.contains(head[2])) found.back().prepare = prepared.at(head[2]);
-        } else if (line.starts_with("$ ")) {
-            for (const std::string& word : typed(line.substr(2))) {
+            section = typed(line.substr(2));
+        } else if (std::regex_match(line, parts, begin)) {
+            found.push_back({.name = parts[1],
+                             .finder = finders.at(section.at(0)),
+                             .exit_code = std::stoi(section.at(1))});
+            if (prepared.contains(parts[1])) found.back().prepare = prepared.at(parts[1]);
+            for (const std::string& word : typed(parts[2])) {
                 const std::size_t equals = word.find('=');
                 if (equals == word.npos)
                     found.back().words.push_back(word);
