@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands that show and explain: data inspect and verify, config, explain, version, --help.
-#include "lockstep/core/error.hpp"
+// The commands that show and explain: data inspect and verify, config, version, --help.
 #include "lockstep/core/split.hpp"
 
 #include "program.hpp"
@@ -183,12 +182,6 @@ TEST_F(Commands, HaveAManualPageWithoutMistakes) {
 TEST_F(Commands, CheckAConfigurationFile) {
     const fs::path bad = folder_.file("bad.toml", "batsch = 64\n");
     EXPECT_THAT(run_lockstep({"config", "check", bad}), ends(78, "did you mean 'batch'?"));
-}
-
-TEST_F(Commands, ExplainAnError) {
-    const ErrorEntry& entry = *find_error("E204");
-    EXPECT_EQ(printed_by({"explain", "E204"}),
-              fmt::format("E204: {} (exit code 65)\n\n{}\n", entry.title, entry.text));
 }
 
 TEST_F(Commands, SayTheirVersions) {

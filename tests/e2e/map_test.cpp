@@ -17,14 +17,6 @@ std::string map_of(const Words& words, int exit_code = 0) {
     return output_of(run_lockstep(Words{"map"} + words), exit_code);
 }
 
-TEST(MapCommand, DividesSixteenCoresAsTheBookDoes) {
-    for (const auto& [ranks, summary] : {std::pair("2", "2 ranks x 8 threads"),
-                                         {"4", "4 ranks x 4 threads"},
-                                         {"8", "8 ranks x 2 threads"}})
-        EXPECT_THAT(map_of({"--topology", fixture("cpu16"), "--ntasks-per-node", ranks}),
-                    has(summary));
-}
-
 TEST(MapCommand, RefusesWhatMakesNoSense) {
     EXPECT_THAT(map_of({"--hosts", "r1:4", "-np", "7"}, 64), has("E607"));
     EXPECT_THAT(map_of({"--hosts", "r1:4", "--nodes", "2"}, 64), has("E106"));

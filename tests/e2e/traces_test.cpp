@@ -136,14 +136,6 @@ TEST_F(Traces, EndWithTheRun) {
     EXPECT_THAT(run_lockstep({"trace", "merge", resumed(), "--incarnation", "1"}), ends(66));
 }
 
-TEST_F(Traces, AreOfStepsThatMakeSense) {
-    for (const char* steps : {"5-3", "steps=5-3", "steps=0-3", "3"}) {
-        EXPECT_THAT(
-            traced_train(run(), 1, 8, {"--trace", steps}),
-            ends(64, fmt::format("error E103: --trace is '{}' (from command line)", steps)));
-    }
-}
-
 TEST_F(Traces, GoWithFiguresForOtherPrograms) {
     const auto metrics = [&](const Words& more) {
         return output_of(run_lockstep(Words{"metrics", run()} + more));

@@ -108,12 +108,6 @@ TEST(Verify, FindsFrozenAndSlowerParametersEqual) {
     EXPECT_NE(first_hash(tuned), first_hash(of_shared_memory()));
 }
 
-TEST(Verify, ShowsThatPlainSummationDiffers) {
-    const std::string result = output_of(verify(typed("--ranks 1,2 --virtual-ranks 4 --plain")));
-    EXPECT_GT(different_hashes(rows_of(result)), 1u) << result;
-    EXPECT_THAT(result, EndsWith("different, as ordinary summation is expected to be\n"));
-}
-
 /// Trainings of one rank or several, whose eight leaves of six samples have batch statistics.
 class LeafModes : public RunsTest {
   protected:
