@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What SLURM 22.05.8 said on tests/cluster's two nodes: `scontrol show partition --oneliner`,
-// `sinfo -h -o node_group_format`.
+// What SLURM 22.05.8 said on tests/cluster's two nodes: `scontrol show partition --oneliner`, of
+// all partitions but the first no more than what they differ in; `sinfo -h -o node_group_format`.
 #pragma once
 
 #include "lockstep/cluster/job_request.hpp"
@@ -27,30 +27,9 @@ inline const std::string mini_partitions =
     "TotalCPUs=16 TotalNodes=2 SelectTypeParameters=NONE JobDefaults=(null) "
     "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED "
     "TRES=cpu=16,mem=16000M,node=2,billing=16\n"
-    "PartitionName=gpu AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL "
-    "Default=NO QoS=N/A DefaultTime=00:30:00 DisableRootJobs=NO ExclusiveUser=NO "
-    "GraceTime=0 Hidden=NO MaxNodes=UNLIMITED MaxTime=1-00:00:00 MinNodes=0 LLN=NO "
-    "MaxCPUsPerNode=UNLIMITED Nodes=node[1-2] PriorityJobFactor=1 PriorityTier=10 "
-    "RootOnly=NO ReqResv=NO OverSubscribe=NO OverTimeLimit=NONE PreemptMode=OFF State=UP "
-    "TotalCPUs=16 TotalNodes=2 SelectTypeParameters=NONE JobDefaults=(null) "
-    "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED "
-    "TRES=cpu=16,mem=16000M,node=2,billing=16\n"
-    "PartitionName=short AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL "
-    "Default=NO QoS=N/A DefaultTime=00:01:00 DisableRootJobs=NO ExclusiveUser=NO "
-    "GraceTime=0 Hidden=NO MaxNodes=UNLIMITED MaxTime=00:01:00 MinNodes=0 LLN=NO "
-    "MaxCPUsPerNode=UNLIMITED Nodes=node[1-2] PriorityJobFactor=1 PriorityTier=10 "
-    "RootOnly=NO ReqResv=NO OverSubscribe=NO OverTimeLimit=NONE PreemptMode=OFF State=UP "
-    "TotalCPUs=16 TotalNodes=2 SelectTypeParameters=NONE JobDefaults=(null) "
-    "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED "
-    "TRES=cpu=16,mem=16000M,node=2,billing=16\n"
-    "PartitionName=preempt AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL "
-    "Default=NO QoS=N/A DefaultTime=00:30:00 DisableRootJobs=NO ExclusiveUser=NO "
-    "GraceTime=20 Hidden=NO MaxNodes=UNLIMITED MaxTime=1-00:00:00 MinNodes=0 LLN=NO "
-    "MaxCPUsPerNode=UNLIMITED Nodes=node[1-2] PriorityJobFactor=1 PriorityTier=1 "
-    "RootOnly=NO ReqResv=NO OverSubscribe=NO OverTimeLimit=NONE PreemptMode=REQUEUE "
-    "State=UP TotalCPUs=16 TotalNodes=2 SelectTypeParameters=NONE JobDefaults=(null) "
-    "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED "
-    "TRES=cpu=16,mem=16000M,node=2,billing=16\n";
+    "PartitionName=gpu Default=NO MaxTime=1-00:00:00 State=UP TotalNodes=2\n"
+    "PartitionName=short Default=NO MaxTime=00:01:00 State=UP TotalNodes=2\n"
+    "PartitionName=preempt Default=NO MaxTime=1-00:00:00 State=UP TotalNodes=2\n";
 
 inline const std::string mini_nodes =
     "debug|idle|2|8|8000|gpu:h100:4|2:4:1|(null)|node[1-2]\n"
