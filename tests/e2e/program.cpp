@@ -12,8 +12,6 @@
 #include <sstream>
 #include <stdexcept>
 
-#include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,31 +103,12 @@ int exit_code_of(int status) {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// In a process group of its own, as a job of a shell is.
-pid_t spawn(const Words& argv, const fs::path& output) {
-    std::vector<char*> pointers;
-    for (const std::string& word : argv) pointers.push_back(const_cast<char*>(word.c_str()));
-    pointers.push_back(nullptr);
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&files, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_adddup2(&files, 1, 2);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    pid_t pid = -1;
-    const int failed =
-        ::posix_spawnp(&pid, argv[0].c_str(), &files, &attributes, pointers.data(), environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    check(failed == 0, [&] { return system_error("start", argv[0], failed); });
-    return pid;
-}
-
 }  // namespace
 
-Background::Background(const Words& argv, const fs::path& output) : pid_(spawn(argv, output)) {}
+Background::Background(const Words& argv, const fs::path& output)
+    : pid_(start_child(
+               Words{"sh", "-c", "exec \"$@\" >\"$0\" 2>&1", output} + argv, {}, ChildPipes::none)
+               .pid) {}
 
 Background::~Background() {
     if (has_ended()) return;

@@ -118,7 +118,8 @@ fs::path shard_of(const fs::path& data);
 /// A copy of the packed training set as `folder`, to be damaged.
 void copy_train_set(const fs::path& folder);
 
-/// A started program that the test may send signals to. Its destructor kills what still runs.
+/// A started program, in a process group of its own, that the test may send signals to. Its
+/// destructor kills what still runs.
 class Background {
   public:
     /// Output goes to `output`, which is replaced.
