@@ -1,65 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What commands that last show of their progress: on a terminal, a narrow one, one without escapes.
+#include "lockstep/core/shell_word.hpp"
+
 #include "program.hpp"
-
-#include <array>
-#include <cstdlib>
-
-#include <fcntl.h>
-#include <sys/ioctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace lockstep::test {
 namespace {
 
-/// What the program showed on a terminal of its own, and how it ended.
-struct Screened {
-    int exit_code = -1;
-    std::string shown;
-};
-
-[[noreturn]] void become_program_on(const std::string& terminal, std::vector<char*> arguments) {
-    ::setsid();
-    const int end = ::open(terminal.c_str(), O_RDWR);
-    ::ioctl(end, TIOCSCTTY, 0);
-    for (const int fd : {0, 1, 2}) ::dup2(end, fd);
-    ::alarm(100);
-    ::execv(arguments[0], arguments.data());
-    ::_exit(127);
-}
-
-/// Until the program, and whoever has its terminal, is gone.
-std::string read_all(const UniqueFd& terminal) {
-    std::string shown;
-    std::array<char, 4096> block{};
-    while (true) {
-        const auto got = ::read(terminal.value(), block.data(), block.size());
-        if (got <= 0) return shown;
-        shown.append(block.data(), static_cast<std::size_t>(got));
-    }
-}
-
 /// `lockstep WORDS` on a terminal of so many columns.
-Screened run_on_terminal(const Words& words, unsigned short columns, const char* kind) {
-    const UniqueFd controller(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
-    ::grantpt(controller.value());
-    ::unlockpt(controller.value());
-    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
-    ::ioctl(controller.value(), TIOCSWINSZ, &size);
-    Words all = Words{program()} + words;
-    std::vector<char*> arguments;
-    for (std::string& word : all) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    const std::string terminal = ::ptsname(controller.value());
-    ::setenv("TERM", kind, 1);
-    const pid_t pid = ::fork();
-    if (pid == 0) become_program_on(terminal, arguments);
-    Screened result{.shown = read_all(controller)};
-    int status = 0;
-    ::waitpid(pid, &status, 0);
-    result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return result;
+ProcessResult run_on_terminal(const Words& words, int columns, const char* kind) {
+    const std::string line = fmt::format(
+        "stty rows 24 cols {} && exec {}", columns, shell_text(Words{program()} + words));
+    return run_process(
+        {"script", "--quiet", "--return", "--command", line, "/dev/null"}, {{"TERM", kind}}, 100);
 }
 
 /// The live lines: what stands on a line when it is wiped.
@@ -114,14 +67,14 @@ class Lasting : public testing::Test {
 TEST_F(Lasting, ShowOneLiveLineThatFitsTwentyColumns) {
     for (const auto& [name, words] : commands("-narrow")) {
         SCOPED_TRACE(name);
-        const Screened result = run_on_terminal(words, 20, "xterm");
-        EXPECT_EQ(result.exit_code, 0) << result.shown;
-        const auto lines = live_lines(result.shown);
-        EXPECT_THAT(lines, testing::Contains(has(" % "))) << result.shown;
-        EXPECT_THAT(lines, testing::Each(testing::SizeIs(testing::Le(19u)))) << result.shown;
-        std::string rest = result.shown;
+        const ProcessResult result = run_on_terminal(words, 20, "xterm");
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        const auto lines = live_lines(result.output);
+        EXPECT_THAT(lines, testing::Contains(has(" % "))) << result.output;
+        EXPECT_THAT(lines, testing::Each(testing::SizeIs(testing::Le(19u)))) << result.output;
+        std::string rest = result.output;
         for (std::size_t at = 0; (at = rest.find("\r\x1b[K")) != rest.npos;) rest.erase(at, 4);
-        EXPECT_EQ(rest.find('\x1b'), rest.npos) << result.shown;
+        EXPECT_EQ(rest.find('\x1b'), rest.npos) << result.output;
     }
 }
 
@@ -129,11 +82,11 @@ TEST_F(Lasting, ShowNoControlCharacterOnADumbTerminal) {
     const auto all = commands("-dumb");
     for (const std::string name : {"pack", "verify checkpoints", "bench comm"}) {
         SCOPED_TRACE(name);
-        const Screened result = run_on_terminal(all.at(name), 80, "dumb");
-        EXPECT_EQ(result.exit_code, 0) << result.shown;
-        EXPECT_EQ(result.shown.find('\x1b'), result.shown.npos) << result.shown;
-        for (std::size_t at = 0; (at = result.shown.find('\r', at)) != result.shown.npos; ++at)
-            ASSERT_EQ(result.shown[at + 1], '\n') << result.shown;
+        const ProcessResult result = run_on_terminal(all.at(name), 80, "dumb");
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_EQ(result.output.find('\x1b'), result.output.npos) << result.output;
+        for (std::size_t at = 0; (at = result.output.find('\r', at)) != result.output.npos; ++at)
+            ASSERT_EQ(result.output[at + 1], '\n') << result.output;
     }
 }
 
