@@ -7,6 +7,7 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -112,8 +113,6 @@ TEST(Topology, ReadsThisMachine) {
     EXPECT_EQ(deserialize_topology(serialize(node)), node);
 }
 
-using testing::ElementsAre;
-using testing::IsEmpty;
 using testing::Optional;
 
 constexpr auto avx512_flags = "fpu fma avx2 avx512f avx512dq avx512bw avx512vl avx512_bf16";
@@ -139,19 +138,14 @@ class NodeFactsTest : public testing::Test {
     test::TempDir root_;
 };
 
-TEST_F(NodeFactsTest, TellsHostAndBoot) {
+TEST_F(NodeFactsTest, TellWhatTheKernelSays) {
     EXPECT_EQ(facts().host, "node-7");
     EXPECT_EQ(facts().host_id(), "11111111-2222-3333-4444-555555555555/node-7");
-}
-
-TEST_F(NodeFactsTest, FindsAllowedCpusAndMemory) {
     EXPECT_THAT(facts().allowed_cpus, ElementsAre(2, 3, 4, 5));
     EXPECT_THAT(facts().allowed_memory_nodes, ElementsAre(0, 1));
-}
-
-TEST_F(NodeFactsTest, ReadsTheFirstProcessorsModelAndLevel) {
-    EXPECT_EQ(facts().cpu_model, "Some CPU @ 2 GHz");
+    EXPECT_EQ(facts().cpu_model, "Some CPU @ 2 GHz") << "the first processor's";
     EXPECT_EQ(facts().instruction_set, InstructionSet::avx512);
+    EXPECT_EQ(facts().memory_bytes, 16384000ull * 1024);
 }
 
 TEST_F(NodeFactsTest, NamesProcessorsOfArmByTheirNumbers) {
@@ -165,43 +159,36 @@ TEST_F(NodeFactsTest, NamesProcessorsOfArmByTheirNumbers) {
     EXPECT_EQ(facts().cpu_model, "Arm processor 0xfff of maker 0x41");
 }
 
-TEST_F(NodeFactsTest, HasTotalMemoryWhereNoGroupLimitsIt) {
-    EXPECT_EQ(facts().memory_bytes, 16384000ull * 1024);
+// This process's control groups, files below /sys/fs/cgroup, and the limit that they come to.
+struct MemoryLimit {
+    std::string groups;
+    std::map<std::string, std::string> files;
+    std::optional<std::uint64_t> bytes;
+};
+
+TEST_F(NodeFactsTest, TakeTheSmallestLimitOfMemoryOnTheWayUp) {
     EXPECT_EQ(facts().memory_limit_bytes(), std::nullopt);
     EXPECT_EQ(facts().usable_memory_bytes(), 16384000ull * 1024);
-}
-
-TEST_F(NodeFactsTest, TakesTheSmallestVersion2LimitOnTheWayUp) {
-    root_.file("proc/self/cgroup", "0::/job/step/task\n");
-    root_.file("sys/fs/cgroup/job/memory.max", "2147483648\n");
-    root_.file("sys/fs/cgroup/job/step/memory.max", "4294967296\n");
-    root_.file("sys/fs/cgroup/job/step/task/memory.max", "max\n");
-    EXPECT_THAT(facts().memory_limit_bytes(), Optional(2147483648ull));
-    EXPECT_EQ(facts().usable_memory_bytes(), 2147483648ull);
-}
-
-TEST_F(NodeFactsTest, ReadsVersion1Limits) {
-    root_.file("proc/self/cgroup", "9:cpu:/x\n4:hugetlb,memory:/job\n");
-    root_.file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1073741824\n");
-    EXPECT_THAT(facts().memory_limit_bytes(), Optional(1073741824ull));
-}
-
-TEST_F(NodeFactsTest, KnowsVersion1sWordForNoLimit) {
-    root_.file("proc/self/cgroup", "4:memory:/job\n");
-    root_.file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
-    EXPECT_EQ(facts().memory_limit_bytes(), std::nullopt);
-}
-
-TEST_F(NodeFactsTest, FallsBackToTheMountInsideAContainer) {
-    root_.file("proc/self/cgroup", "0::/../../of/the/host\n");
-    root_.file("sys/fs/cgroup/memory.max", "536870912\n");
-    EXPECT_THAT(facts().memory_limit_bytes(), Optional(536870912ull));
-}
-
-TEST_F(NodeFactsTest, IgnoresALimitAboveTheTotal) {
-    root_.file("proc/self/cgroup", "0::/\n");
-    root_.file("sys/fs/cgroup/memory.max", "1099511627776\n");
-    EXPECT_EQ(facts().memory_limit_bytes(), std::nullopt);
+    for (const auto& [groups, files, bytes] : std::vector<MemoryLimit>{
+             {"0::/job/step/task",
+              {{"job/memory.max", "2147483648"},
+               {"job/step/memory.max", "4294967296"},
+               {"job/step/task/memory.max", "max"}},
+              2147483648},
+             {"9:cpu:/x\n4:hugetlb,memory:/job",
+              {{"memory/job/memory.limit_in_bytes", "1073741824"}},
+              1073741824},
+             {"4:memory:/job",  // version 1's word for no limit
+              {{"memory/job/memory.limit_in_bytes", "9223372036854771712"}},
+              {}},
+             {"0::/../../of/the/host", {{"memory.max", "536870912"}}, 536870912},  // a container's
+             {"0::/", {{"memory.max", "1099511627776"}}, {}}}) {  // above the total
+        std::filesystem::remove_all(root_ / "sys");
+        root_.file("proc/self/cgroup", groups + "\n");
+        for (const auto& [name, text] : files) root_.file("sys/fs/cgroup/" + name, text + "\n");
+        EXPECT_EQ(facts().memory_limit_bytes(), bytes) << groups;
+        EXPECT_EQ(facts().usable_memory_bytes(), bytes.value_or(16384000ull * 1024)) << groups;
+    }
 }
 
 TEST(NodeFacts, AreEmptyWhereNothingIsThere) {
@@ -252,23 +239,13 @@ TEST(InstructionSet, HasNamesInBothLibrariesWords) {
     EXPECT_LT(InstructionSet::avx2, InstructionSet::avx512);
 }
 
-TEST(CpuList, ReadsRangesAndSingleCpus) {
+TEST(CpuList, IsReadSortedAndMerged) {
     EXPECT_THAT(parse_cpu_list("0-3,8"), Optional(ElementsAre(0, 1, 2, 3, 8)));
     EXPECT_THAT(parse_cpu_list("5"), Optional(ElementsAre(5)));
     EXPECT_THAT(parse_cpu_list(""), Optional(ElementsAre()));
-}
-
-TEST(CpuList, SortsAndMergesOverlaps) {
     EXPECT_THAT(parse_cpu_list("8,0-2,1-3"), Optional(ElementsAre(0, 1, 2, 3, 8)));
-}
-
-TEST(CpuList, RefusesWhatIsNoList) {
-    for (const auto* text : {"x", "1-", "-1", "3-1", "1,,2", "0-999999999", "1 2"}) {
+    for (const auto* text : {"x", "1-", "-1", "3-1", "1,,2", "0-999999999", "1 2"})
         EXPECT_FALSE(parse_cpu_list(text)) << text;
-    }
-}
-
-TEST(CpuList, WritesADashForNone) {
     EXPECT_EQ(cpu_list_text({}), "-");
 }
 
