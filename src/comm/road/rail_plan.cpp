@@ -35,6 +35,8 @@
 #include "lockstep/core/error.hpp"
 
 #include <bit>
+#include <optional>
+#include <utility>
 
 namespace lockstep {
 
@@ -67,60 +69,33 @@ SumTree::SumTree(std::span<const int> merges_after) : sums_(merges_after.size())
     expect(stack.size() == 1, "all inputs merge into one sum");
 }
 
-/// One search for the largest subtrees that a list of pieces covers.
-class SumTree::Walk {
-  public:
-    Walk(const std::vector<Sum>& sums, std::span<const int> pieces)
-        : sums_(sums), position_(sums.size(), none), covered_(sums.size()) {
-        for (std::size_t i = 0; i < pieces.size(); ++i) position(pieces[i]) = i;
-        for (std::size_t sum = 0; sum < sums.size(); ++sum) {
-            const auto [left, right] = sums[sum];
-            covered_[sum] =
-                position_[sum] != none || (left >= 0 && covered_[static_cast<std::size_t>(left)] &&
-                                           covered_[static_cast<std::size_t>(right)]);
-        }
-    }
-
-    std::vector<Combination> search(int root) {
-        visit(root);
-        return std::move(found_);
-    }
-
-  private:
-    static constexpr auto none = static_cast<std::size_t>(-1);
-
-    std::size_t& position(int sum) { return position_[static_cast<std::size_t>(sum)]; }
-    Sum parts(int sum) const { return sums_[static_cast<std::size_t>(sum)]; }
-
-    void visit(int sum) {
-        if (covered_[static_cast<std::size_t>(sum)]) {
-            found_.push_back({sum, {}, {}});
-            add_up(sum, found_.back());
-        } else if (parts(sum).left >= 0) {
-            visit(parts(sum).left);
-            visit(parts(sum).right);
-        }
-    }
-
-    void add_up(int sum, Combination& combination) {
-        if (position(sum) != none) {
-            combination.from.push_back(position(sum));
-            combination.merges_after.push_back(0);
-            return;
-        }
-        add_up(parts(sum).left, combination);
-        add_up(parts(sum).right, combination);
-        ++combination.merges_after.back();
-    }
-
-    const std::vector<Sum>& sums_;
-    std::vector<std::size_t> position_;  ///< in the list of pieces, by subtree
-    std::vector<bool> covered_;
-    std::vector<Combination> found_;
-};
-
 std::vector<Combination> SumTree::combine(std::span<const int> pieces) const {
-    return Walk(sums_, pieces).search(root());
+    const auto at = [](int sum) { return static_cast<std::size_t>(sum); };
+    // By subtree: how the pieces add up to it; nothing if they do not cover it.
+    std::vector<std::optional<Combination>> covered(sums_.size());
+    for (std::size_t i = 0; i < pieces.size(); ++i) covered[at(pieces[i])] = {pieces[i], {i}, {0}};
+    for (int sum = 0; sum <= root(); ++sum) {
+        const auto [left, right] = sums_[at(sum)];
+        if (covered[at(sum)] || left < 0 || !covered[at(left)] || !covered[at(right)]) continue;
+        auto& [whole, from, merges_after] = covered[at(sum)].emplace(std::move(*covered[at(left)]));
+        const Combination& other = *covered[at(right)];
+        whole = sum;
+        from.insert(from.end(), other.from.begin(), other.from.end());
+        merges_after.insert(
+            merges_after.end(), other.merges_after.begin(), other.merges_after.end());
+        ++merges_after.back();
+    }
+    std::vector<Combination> largest;
+    std::vector<int> left_to_visit = {root()};
+    while (!left_to_visit.empty()) {
+        const int sum = left_to_visit.back();
+        left_to_visit.pop_back();
+        if (covered[at(sum)])
+            largest.push_back(std::move(*covered[at(sum)]));
+        else if (const auto [left, right] = sums_[at(sum)]; left >= 0)
+            left_to_visit.insert(left_to_visit.end(), {right, left});
+    }
+    return largest;
 }
 
 namespace {
@@ -147,21 +122,17 @@ struct Halving {
     int members, pairs;
 };
 
-std::vector<int> wholes_of(std::span<const Combination> combinations) {
-    std::vector<int> wholes;
-    for (const Combination& combination : combinations) wholes.push_back(combination.whole);
-    return wholes;
-}
-
 class Planner {
   public:
     Planner(const SumTree& tree, std::span<const int> node_of_input)
         : tree_(tree), node_of_input_(node_of_input) {}
 
-    std::vector<Combination> own(int node) const {
+    /// The sums that `nodes` can make of their inputs.
+    std::vector<Combination> sums_of(NodeRange nodes) const {
         std::vector<int> inputs;
         for (std::size_t k = 0; k < node_of_input_.size(); ++k)
-            if (node_of_input_[k] == node) inputs.push_back(static_cast<int>(k));
+            if (node_of_input_[k] >= nodes.begin && node_of_input_[k] < nodes.end)
+                inputs.push_back(static_cast<int>(k));
         return tree_.combine(inputs);
     }
 
@@ -194,11 +165,9 @@ class Planner {
 
   private:
     std::vector<int> pieces_of(NodeRange nodes) const {
-        std::vector<int> inputs;
-        for (std::size_t k = 0; k < node_of_input_.size(); ++k)
-            if (node_of_input_[k] >= nodes.begin && node_of_input_[k] < nodes.end)
-                inputs.push_back(static_cast<int>(k));
-        return wholes_of(tree_.combine(inputs));
+        std::vector<int> pieces;
+        for (const Combination& sum : sums_of(nodes)) pieces.push_back(sum.whole);
+        return pieces;
     }
 
     const SumTree& tree_;
@@ -222,7 +191,7 @@ RailPlan make_plan(
     const Planner planner(tree, node_of_input);
     const Halving halving(nodes);
     const int member = halving.member_of(node), first = halving.first_node(member);
-    RailPlan plan{kind, planner.own(node), {}, tree.root()};
+    RailPlan plan{kind, planner.sums_of({node, node + 1}), {}, tree.root()};
     const NodeRange giver = {first + 1, first + 2};
     // Stands aside from here on; the way out brings it the whole sum.
     if (node != first) {
@@ -254,7 +223,7 @@ RailPlan make_rail_plan(const SumTree& tree,
     if (kind == RailKind::to_owners) {
         const Planner planner(tree, given_node_of_input);
         return {kind,
-                planner.own(given_node),
+                planner.sums_of({given_node, given_node + 1}),
                 planner.steps_to_owners(given_node, nodes, turn),
                 tree.root()};
     }

@@ -34,7 +34,6 @@ class SumTree {
     struct Sum {
         int left = -1, right = -1;  ///< -1: an input
     };
-    class Walk;
 
     std::vector<Sum> sums_;  ///< inputs first, then each after its parts
 };
