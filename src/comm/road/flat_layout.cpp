@@ -10,27 +10,12 @@
 #include <cstring>
 #include <map>
 #include <numeric>
-#include <utility>
+#include <string_view>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
-
-std::vector<std::size_t> reverse_order(std::size_t count) {
-    std::vector<std::size_t> order(count);
-    std::iota(order.rbegin(), order.rend(), std::size_t{0});
-    return order;
-}
-
-bool is_permutation_of_indices(std::span<const std::size_t> order, std::size_t count) {
-    std::vector<bool> seen(count);
-    for (const std::size_t index : order) {
-        if (index >= count || seen[index]) return false;
-        seen[index] = true;
-    }
-    return order.size() == count;
-}
 
 class HostMemory : public FlatMemory {
   public:
@@ -45,20 +30,6 @@ class HostMemory : public FlatMemory {
 };
 
 constexpr std::size_t hash_digits = 16;  // of a signature, before its text
-
-/// Groups ranks by their signatures, the largest group first; of equal ones the group with the
-/// lowest rank is first.
-std::vector<std::vector<int>> grouped_by(const std::vector<std::string>& signatures) {
-    std::map<std::string, std::vector<int>> groups;
-    for (std::size_t rank = 0; rank < signatures.size(); ++rank)
-        groups[signatures[rank]].push_back(static_cast<int>(rank));
-    std::vector<std::vector<int>> sorted;
-    for (auto& [signature, ranks] : groups) sorted.push_back(std::move(ranks));
-    std::ranges::sort(sorted, {}, [](const auto& ranks) {
-        return std::pair(-static_cast<int>(ranks.size()), ranks.front());
-    });
-    return sorted;
-}
 
 }  // namespace
 
@@ -77,9 +48,10 @@ FlatLayout::FlatLayout(std::span<const std::size_t> counts,
                        BucketLimits limits,
                        std::span<const std::size_t> order)
     : tensors_(counts.size()), bucket_of_(counts.size()) {
-    const std::vector<std::size_t> reversed = reverse_order(counts.size());
+    std::vector<std::size_t> reversed(counts.size());
+    std::iota(reversed.rbegin(), reversed.rend(), std::size_t{0});
     if (order.empty()) order = reversed;
-    expect(is_permutation_of_indices(order, counts.size()), "every tensor is in the order once");
+    expect(std::ranges::is_permutation(order, reversed), "every tensor is in the order once");
     for (const std::size_t index : order) append(index, counts[index], limits);
     state_ = {size_, size_ + state_count};
     buckets_.push_back({size_, size_ + rounded_to_lines(state_count)});
@@ -134,17 +106,21 @@ std::string layout_signature(const FlatLayout& layout, const TreePlan& plan) {
 }
 
 std::optional<Error> layout_difference(const std::vector<std::string>& signatures) {
-    const auto groups = grouped_by(signatures);
-    if (groups.size() == 1) return {};
-    std::vector<int> others;
-    for (auto group = groups.begin() + 1; group != groups.end(); ++group)
-        others.insert(others.end(), group->begin(), group->end());
-    std::ranges::sort(others);
+    if (std::ranges::adjacent_find(signatures, std::ranges::not_equal_to{}) == signatures.end())
+        return {};
+    std::map<std::string_view, int> votes;
+    for (const std::string& each : signatures) ++votes[each];
+    // Of equal groups the one with the lowest rank.
+    const std::string& usual = *std::ranges::max_element(
+        signatures, {}, [&](const std::string& each) { return votes[each]; });
+    std::vector<int> same, others;
+    for (std::size_t rank = 0; rank < signatures.size(); ++rank)
+        (signatures[rank] == usual ? same : others).push_back(static_cast<int>(rank));
     return Error("E662",
                  fmt::format("{} {} from {}: on rank 0, {}",
                              ranks_text(others),
                              others.size() == 1 ? "differs" : "differ",
-                             ranks_text(groups.front()),
+                             ranks_text(same),
                              signatures.front().substr(hash_digits)),
                  "every rank must do the same, in the same order and with the same sizes",
                  "see that all ranks run the same program with the same settings");
