@@ -8,7 +8,6 @@
 
 #include "road/rail.hpp"
 
-#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -55,8 +54,5 @@ std::unique_ptr<Exchange> make_node_exchange(Nodes nodes,
                                              const FlatLayout& layout,
                                              const TreePlan& plan,
                                              ShardState shards = ShardState::node);
-
-/// Returns the size of this rank's window.
-std::size_t node_window_bytes(const Nodes& nodes, const FlatLayout& layout, const TreePlan& plan);
 
 }  // namespace lockstep
