@@ -5,16 +5,15 @@
 #include "lockstep/data/transform.hpp"
 
 #include "nccl/cuda_api.hpp"
+#include "nccl/nccl_api.hpp"
 #include "selftest.hpp"
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <numeric>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,92 +22,62 @@
 namespace lockstep {
 namespace {
 
-/// Memory on the GPU. Move-only; null state: moved from.
-class DeviceMemory {
-  public:
-    DeviceMemory(const CudaApi& api, std::size_t bytes) : api_(api) {
-        check_cuda(api_, api_.allocate(&memory_, std::max<std::size_t>(bytes, 1)), "cudaMalloc");
-    }
-    DeviceMemory(DeviceMemory&& other) noexcept
-        : api_(other.api_), memory_(std::exchange(other.memory_, nullptr)) {}
-    ~DeviceMemory() {
-        if (memory_ != nullptr) api_.release(memory_);
-    }
-
-    template <class T>
-    T* as() const {
-        return static_cast<T*>(memory_);
-    }
-
-  private:
-    const CudaApi& api_;
-    void* memory_ = nullptr;
+/// Values in the memory of the GPU.
+template <class T>
+struct GpuValues {
+    CudaMemory memory;
+    T* data() const { return static_cast<T*>(memory.value()); }
 };
 
-/// liblockstep_cuda.so's kernels on a stream of their own, of the first GPU.
+CudaLibrary cuda_on_first_gpu() {
+    CudaLibrary cuda = load_cuda();
+    check_cuda(cuda.api, cuda.api.set_device(0), "cudaSetDevice");
+    return cuda;
+}
+
+/// liblockstep_cuda.so's kernels on a stream of their own, of the first GPU. NCCL is not needed.
 class KernelGpu {
   public:
-    KernelGpu() : cuda_(load_cuda()) {
-        check_cuda(cuda_.api, cuda_.api.set_device(0), "cudaSetDevice");
-        check_cuda(cuda_.api, cuda_.api.create_stream(&stream_), "cudaStreamCreate");
-    }
-    ~KernelGpu() { cuda_.api.destroy_stream(stream_); }
-    KernelGpu(const KernelGpu&) = delete;
-    KernelGpu& operator=(const KernelGpu&) = delete;
-
-    DeviceMemory memory(std::size_t bytes) const { return {cuda_.api, bytes}; }
-
     template <class T>
-    DeviceMemory copy_of(std::span<const T> values) const {
-        DeviceMemory memory(cuda_.api, values.size_bytes());
-        copy(memory.as<void>(), values.data(), values.size_bytes());
-        return memory;
+    GpuValues<T> room(std::size_t count) const {
+        return {make_memory(runtime_, std::max<std::size_t>(count * sizeof(T), 1))};
     }
 
     template <class T>
-    std::vector<T> values(const DeviceMemory& memory, std::size_t count) const {
+    GpuValues<T> copy_of(std::span<const T> values) const {
+        GpuValues<T> copied = room<T>(values.size());
+        stream_.copy(copied.data(), values.data(), values.size_bytes());
+        stream_.wait();
+        return copied;
+    }
+
+    template <class T>
+    std::vector<T> values(const GpuValues<T>& memory, std::size_t count) const {
         std::vector<T> values(count);
-        copy(values.data(), memory.as<void>(), count * sizeof(T));
+        stream_.copy(values.data(), memory.data(), count * sizeof(T));
+        stream_.wait();
         return values;
     }
 
     /// Calls the entry point, with the stream as its last argument.
     template <class EntryPoint, class... Arguments>
     void run(const char* name, Arguments... arguments) const {
-        const auto entry = reinterpret_cast<EntryPoint>(symbol(name));
-        check_cuda(cuda_.api, entry(arguments..., stream_), name);
-    }
-
-  private:
-    void copy(void* to, const void* from, std::size_t bytes) const {
-        check_cuda(cuda_.api, cuda_.api.copy_async(to, from, bytes, stream_), "cudaMemcpyAsync");
-        wait();
-    }
-    void wait() const {
-        CudaApi::Event end = nullptr;
-        check_cuda(cuda_.api, cuda_.api.create_event(&end), "cudaEventCreate");
-        check_cuda(cuda_.api, cuda_.api.record_event(end, stream_), "cudaEventRecord");
-        CudaApi::Status status = CudaApi::not_ready;
-        while (status == CudaApi::not_ready) {
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
-            status = cuda_.api.query_event(end);
-        }
-        cuda_.api.destroy_event(end);
-        check_cuda(cuda_.api, status, "cudaEventQuery");
-    }
-    void* symbol(const char* name) const {
-        void* address = cuda_.library.symbol(name);
-        check(address != nullptr, [&] {
+        void* const entry = cuda_.library.symbol(name);
+        check(entry != nullptr, [&] {
             return Error("E670",
                          fmt::format("'{}' has no function {}", cuda_.path, name),
                          "it was built without Lockstep's kernels",
                          "reinstall Lockstep, or unset LOCKSTEP_CUDA_LIB");
         });
-        return address;
+        const int status = reinterpret_cast<EntryPoint>(entry)(arguments..., stream_.stream());
+        check_cuda(cuda_.api, status, name);
     }
 
-    CudaLibrary cuda_;
-    CudaApi::Stream stream_ = nullptr;
+  private:
+    const CudaLibrary cuda_ = cuda_on_first_gpu();
+    const std::shared_ptr<GpuRuntime> runtime_ = std::make_shared<GpuRuntime>(
+        std::make_unique<NcclApi>(), std::make_unique<CudaApi>(cuda_.api), "");
+    const Caller stream_{runtime_};
 };
 
 constexpr std::size_t images_of_check = 37;
@@ -153,27 +122,27 @@ std::vector<float> transform_on(const KernelGpu& gpu,
                                 const Case& test,
                                 const ImageTransform& transform,
                                 TransformKey key) {
-    const std::size_t scratch_bytes = transform.scratch_values(images_of_check) * sizeof(float);
+    const std::size_t scratch = transform.scratch_values(images_of_check);
     const std::size_t values = images_of_check * transform.output().values();
-    const DeviceMemory images = gpu.copy_of(std::span<const std::uint8_t>(test.images));
+    const auto images = gpu.copy_of(std::span<const std::uint8_t>(test.images));
     const std::vector<StageDraw> host_draws = transform.draw(test.ids, key);
-    const DeviceMemory draws = gpu.copy_of(std::span<const StageDraw>(host_draws));
-    const DeviceMemory mean = gpu.copy_of(transform.mean()), scale = gpu.copy_of(transform.scale());
-    const DeviceMemory first = gpu.memory(scratch_bytes), second = gpu.memory(scratch_bytes);
-    const DeviceMemory out = gpu.memory(values * sizeof(float));
+    const auto draws = gpu.copy_of(std::span<const StageDraw>(host_draws));
+    const auto mean = gpu.copy_of(transform.mean()), scale = gpu.copy_of(transform.scale());
+    const auto first = gpu.room<float>(scratch), second = gpu.room<float>(scratch);
+    const auto out = gpu.room<float>(values);
     const std::vector<StageLaunch> launches =
         plan_launches(transform,
-                      {.images = images.as<std::uint8_t>(),
-                       .draws = draws.as<StageDraw>(),
-                       .mean = mean.as<float>(),
-                       .scale = scale.as<float>(),
-                       .scratch = {first.as<float>(), second.as<float>()},
-                       .out = out.as<float>(),
+                      {.images = images.data(),
+                       .draws = draws.data(),
+                       .mean = mean.data(),
+                       .scale = scale.data(),
+                       .scratch = {first.data(), second.data()},
+                       .out = out.data(),
                        .layout = test.layout,
                        .count = images_of_check});
     gpu.run<TransformEntryPoint>(
         transform_entry_point, launches.data(), static_cast<int>(launches.size()));
-    return gpu.values<float>(out, values);
+    return gpu.values(out, values);
 }
 
 void check_mix(const KernelGpu& gpu,
@@ -183,20 +152,20 @@ void check_mix(const KernelGpu& gpu,
                std::vector<float> images) {
     const std::vector<MixRow> host_rows = transform.mix_rows(test.ids, key);
     if (host_rows.empty()) return;
-    const DeviceMemory in = gpu.copy_of(std::span<const float>(images));
-    const DeviceMemory rows = gpu.copy_of(std::span<const MixRow>(host_rows));
-    const DeviceMemory out = gpu.memory(images.size() * sizeof(float));
+    const auto in = gpu.copy_of(std::span<const float>(images));
+    const auto rows = gpu.copy_of(std::span<const MixRow>(host_rows));
+    const auto out = gpu.room<float>(images.size());
     const ImageShape& shape = transform.output();
-    const MixLaunch launch{in.as<float>(),
-                           out.as<float>(),
-                           rows.as<MixRow>(),
+    const MixLaunch launch{in.data(),
+                           out.data(),
+                           rows.data(),
                            shape.channels,
                            shape.height,
                            shape.width,
                            test.layout,
                            images_of_check};
     gpu.run<MixEntryPoint>(mix_entry_point, &launch);
-    const std::vector<float> mixed = gpu.values<float>(out, images.size());
+    const std::vector<float> mixed = gpu.values(out, images.size());
     transform.mix(images, host_rows, test.layout);
     check_bits(test, mixed, images, "mixing");
 }
@@ -228,14 +197,14 @@ using Words = std::vector<std::int64_t>;
 /// In two launches that add to the same words.
 Words words_on(const KernelGpu& gpu, std::span<const float> values) {
     const Words zeros(exact::words);
-    const DeviceMemory floats = gpu.copy_of(values);
-    const DeviceMemory words = gpu.copy_of(std::span<const std::int64_t>(zeros));
+    const auto floats = gpu.copy_of(values);
+    const auto words = gpu.copy_of(std::span<const std::int64_t>(zeros));
     const auto count = static_cast<std::int64_t>(values.size()), cut = count / 3;
     for (const exact::SquaresLaunch& launch :
-         {exact::SquaresLaunch{floats.as<float>(), cut, words.as<std::int64_t>()},
-          exact::SquaresLaunch{floats.as<float>() + cut, count - cut, words.as<std::int64_t>()}})
+         {exact::SquaresLaunch{floats.data(), cut, words.data()},
+          exact::SquaresLaunch{floats.data() + cut, count - cut, words.data()}})
         gpu.run<exact::SquaresEntryPoint>(exact::squares_entry_point, &launch);
-    Words found = gpu.values<std::int64_t>(words, exact::words);
+    Words found = gpu.values(words, exact::words);
     exact::carry(found.data());
     return found;
 }

@@ -7,12 +7,45 @@
 #include "lockstep/comm/gpu_runtime.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 
+#include "nccl/cuda_handles.hpp"
+
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 
 namespace lockstep {
+
+/// A stream as autograd would have one, and copies on it.
+class Caller {
+  public:
+    explicit Caller(const std::shared_ptr<GpuRuntime>& runtime)
+        : runtime_(runtime), stream_(make_stream(runtime)) {}
+
+    GpuStream stream() const { return stream_.value(); }
+
+    void copy(void* to, const void* from, std::size_t bytes) const {
+        const CudaApi& cuda = runtime_->cuda();
+        check_cuda(cuda, cuda.copy_async(to, from, bytes, stream()), "cudaMemcpyAsync");
+    }
+    void wait() const {
+        const CudaApi& cuda = runtime_->cuda();
+        const CudaEvent end = make_event(runtime_);
+        record(*runtime_, end, stream());
+        CudaApi::Status status = CudaApi::not_ready;
+        while (status == CudaApi::not_ready) {
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+            status = cuda.query_event(end.value());
+        }
+        check_cuda(cuda, status, "cudaEventQuery");
+    }
+
+  private:
+    std::shared_ptr<GpuRuntime> runtime_;
+    CudaStream stream_;
+};
 
 /// Collective. Known values of tensors of `counts` elements go through the exchange of training for
 /// some steps, never waited for in between. Every sum must be exact: of whole numbers in the tree's

@@ -4,15 +4,12 @@
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/random.hpp"
 
-#include "nccl/cuda_handles.hpp"
 #include "selftest.hpp"
 
 #include <array>
 #include <bit>
-#include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -33,35 +30,6 @@ NcclOptions selftest_options(double collective_deadline_s) {
     options.abort_limit_s = abort_limit_s;
     return options;
 }
-
-/// A stream as autograd would have one, and copies on it.
-class Caller {
-  public:
-    explicit Caller(const std::shared_ptr<GpuRuntime>& runtime)
-        : runtime_(runtime), stream_(make_stream(runtime)) {}
-
-    GpuStream stream() const { return stream_.value(); }
-
-    void copy(void* to, const void* from, std::size_t bytes) const {
-        const CudaApi& cuda = runtime_->cuda();
-        check_cuda(cuda, cuda.copy_async(to, from, bytes, stream()), "cudaMemcpyAsync");
-    }
-    void wait() const {
-        const CudaApi& cuda = runtime_->cuda();
-        const CudaEvent end = make_event(runtime_);
-        record(*runtime_, end, stream());
-        CudaApi::Status status = CudaApi::not_ready;
-        while (status == CudaApi::not_ready) {
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
-            status = cuda.query_event(end.value());
-        }
-        check_cuda(cuda, status, "cudaEventQuery");
-    }
-
-  private:
-    std::shared_ptr<GpuRuntime> runtime_;
-    CudaStream stream_;
-};
 
 /// The value that a leaf adds to element i in a step.
 using LeafValue = float (*)(std::uint64_t step, int leaf, std::size_t i);
