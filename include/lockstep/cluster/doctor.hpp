@@ -214,8 +214,12 @@ using RanksOfNode = std::vector<const DoctorFacts*>;
 /// All ranks of the job, in order.
 using JobRanks = std::span<const DoctorFacts>;
 
-/// Examines one rank. A check examines one rank, the ranks of one node, or all ranks.
+/// Examines one rank. A check examines one rank, one of its GPUs, the ranks of one node, or all
+/// ranks.
 using RankLook = Ailments (*)(const DoctorFacts&);
+
+/// Examines one GPU that a rank sees; called for each one, if the rank trains on GPUs.
+using GpuLook = Ailments (*)(const GpuFacts&);
 
 /// Examines the ranks of one node; called once for each node.
 using NodeLook = Ailments (*)(const RanksOfNode&);
@@ -230,7 +234,7 @@ enum class Pace { fast, slow };
 struct DoctorCheck {
     std::string_view id, title;
     std::string_view why, fix;  ///< used unless the ailment has its own
-    std::variant<RankLook, NodeLook, JobLook> look;
+    std::variant<RankLook, GpuLook, NodeLook, JobLook> look;
     Severity severity = Severity::warning;
     Pace pace = Pace::fast;
 };

@@ -73,6 +73,11 @@ Ailments look_at(const DoctorCheck& row, JobRanks ranks) {
     };
     if (const auto* rank_look = std::get_if<RankLook>(&row.look))
         for (const DoctorFacts& facts : ranks) add((*rank_look)(facts), {facts.rank});
+    if (const auto* gpu_look = std::get_if<GpuLook>(&row.look))
+        for (const DoctorFacts& facts : ranks)
+            if (facts.plan.uses_gpus)
+                for (const GpuFacts* gpu : visible_gpus(facts))
+                    add((*gpu_look)(*gpu), {facts.rank});
     if (const auto* node_look = std::get_if<NodeLook>(&row.look))
         for (const RanksOfNode& node : nodes_of(ranks)) add((*node_look)(node), numbers_of(node));
     if (const auto* job_look = std::get_if<JobLook>(&row.look)) {
@@ -244,6 +249,12 @@ std::vector<RanksOfNode> nodes_of(JobRanks ranks) {
         nodes[place->second].push_back(&rank);
     }
     return nodes;
+}
+
+RanksOfNode first_of_nodes(JobRanks ranks) {
+    RanksOfNode first;
+    for (const RanksOfNode& node : nodes_of(ranks)) first.push_back(node.front());
+    return first;
 }
 
 std::vector<int> numbers_of(const RanksOfNode& ranks) {

@@ -11,13 +11,6 @@
 namespace lockstep {
 namespace {
 
-/// One rank a node is enough where only the node's hardware counts.
-std::vector<const DoctorFacts*> first_of_nodes(JobRanks ranks) {
-    std::vector<const DoctorFacts*> first;
-    for (const RanksOfNode& node : nodes_of(ranks)) first.push_back(node.front());
-    return first;
-}
-
 Ailments port_down(const DoctorFacts& facts) {
     Ailments found;
     const bool has_other = !active_rdma_ports(facts.node).empty();

@@ -30,6 +30,9 @@ std::optional<std::int64_t> whole_variable(const DoctorFacts& facts, const std::
 /// Returns ranks by node, nodes in order of their lowest rank.
 std::vector<RanksOfNode> nodes_of(JobRanks ranks);
 
+/// Returns the first rank of each node, in that order.
+RanksOfNode first_of_nodes(JobRanks ranks);
+
 std::vector<int> numbers_of(const RanksOfNode& ranks);
 
 /// Each value with the ranks that have it, in the order of values.

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -220,89 +219,67 @@ Ailments no_imex_channel(JobRanks ranks) {
     return found;
 }
 
-/// Returns the result of `of` for each GPU that this rank sees; nothing for ranks that train on
-/// CPUs.
-Ailments for_each_gpu(const DoctorFacts& facts,
-                      const std::function<Ailments(const GpuFacts&)>& of) {
+Ailments broken_links(const GpuFacts& gpu) {
     Ailments found;
-    if (!facts.plan.uses_gpus) return found;
-    for (const auto* gpu : visible_gpus(facts))
-        for (Ailment& ailment : of(*gpu)) found.push_back(std::move(ailment));
+    for (const GpuPeer& peer : gpu.peers)
+        if (peer.nvlinks > 0 && !peer.peer_access.empty() && peer.peer_access != "ok")
+            found.push_back({fmt::format("GPU {} has NVLink to {}, but peer access is {}",
+                                         gpu.pci.address,
+                                         peer.address,
+                                         peer.peer_access)});
+    if (gpu.nvlinks_down > 0 && gpu.nvlinks_active > 0)
+        found.push_back({fmt::format("{} of {} NVLinks of GPU {} are down",
+                                     gpu.nvlinks_down,
+                                     gpu.nvlinks_down + gpu.nvlinks_active,
+                                     gpu.pci.address)});
     return found;
 }
 
-Ailments broken_links(const DoctorFacts& facts) {
-    return for_each_gpu(facts, [](const GpuFacts& gpu) -> Ailments {
-        Ailments found;
-        for (const GpuPeer& peer : gpu.peers)
-            if (peer.nvlinks > 0 && !peer.peer_access.empty() && peer.peer_access != "ok")
-                found.push_back({fmt::format("GPU {} has NVLink to {}, but peer access is {}",
-                                             gpu.pci.address,
-                                             peer.address,
-                                             peer.peer_access)});
-        if (gpu.nvlinks_down > 0 && gpu.nvlinks_active > 0)
-            found.push_back({fmt::format("{} of {} NVLinks of GPU {} are down",
-                                         gpu.nvlinks_down,
-                                         gpu.nvlinks_down + gpu.nvlinks_active,
-                                         gpu.pci.address)});
-        return found;
-    });
-}
-
 /// Idle GPUs lower the speed of their link, never its width.
-Ailments narrow_link(const DoctorFacts& facts) {
-    return for_each_gpu(facts, [](const GpuFacts& gpu) -> Ailments {
-        const PciLink& link = gpu.pci.link;
-        if (link.width == 0 || link.width >= link.max_width) return {};
-        return {{fmt::format(
-            "GPU {} runs on {} of {} PCIe lanes", gpu.pci.address, link.width, link.max_width)}};
-    });
+Ailments narrow_link(const GpuFacts& gpu) {
+    const PciLink& link = gpu.pci.link;
+    if (link.width == 0 || link.width >= link.max_width) return {};
+    return {{fmt::format(
+        "GPU {} runs on {} of {} PCIe lanes", gpu.pci.address, link.width, link.max_width)}};
 }
 
-Ailments memory_errors(const DoctorFacts& facts) {
-    return for_each_gpu(facts, [](const GpuFacts& gpu) -> Ailments {
-        if (gpu.health.ecc_uncorrected.value_or(0) > 0)
-            return {{fmt::format("GPU {} had {} memory error(s) that could not be corrected",
-                                 gpu.pci.address,
-                                 *gpu.health.ecc_uncorrected)}};
-        if (gpu.health.awaits_reset.value_or(false))
-            return {{.what = fmt::format("GPU {} waits for a reset to retire bad memory",
-                                         gpu.pci.address),
-                     .severity = Severity::warning}};
-        return {};
-    });
+Ailments memory_errors(const GpuFacts& gpu) {
+    if (gpu.health.ecc_uncorrected.value_or(0) > 0)
+        return {{fmt::format("GPU {} had {} memory error(s) that could not be corrected",
+                             gpu.pci.address,
+                             *gpu.health.ecc_uncorrected)}};
+    if (gpu.health.awaits_reset.value_or(false))
+        return {
+            {.what = fmt::format("GPU {} waits for a reset to retire bad memory", gpu.pci.address),
+             .severity = Severity::warning}};
+    return {};
 }
 
-Ailments occupied(const DoctorFacts& facts) {
-    return for_each_gpu(facts, [](const GpuFacts& gpu) -> Ailments {
-        const GpuHealth& health = gpu.health;
-        Ailments found;
-        const auto used = static_cast<double>(health.memory_used_bytes.value_or(0));
-        const auto total = static_cast<double>(health.memory_bytes.value_or(0));
-        if (health.processes.value_or(0) > 0 && used > crowded_share * total)
-            found.push_back({fmt::format("{} process(es) hold {} of GPU {}",
-                                         *health.processes,
-                                         bytes_text(*health.memory_used_bytes),
-                                         gpu.pci.address)});
-        if (health.compute_mode == "prohibited")
-            found.push_back({.what = fmt::format("GPU {} is closed for computing", gpu.pci.address),
-                             .fix = "have nvidia-smi -c 0 done, or use another node",
-                             .severity = Severity::error});
-        if (health.keeps_driver_loaded == false)
-            found.push_back(
-                {.what = fmt::format("GPU {} has persistence mode off: it starts slowly",
-                                     gpu.pci.address),
-                 .severity = Severity::info});
-        return found;
-    });
+Ailments occupied(const GpuFacts& gpu) {
+    const GpuHealth& health = gpu.health;
+    Ailments found;
+    const auto used = static_cast<double>(health.memory_used_bytes.value_or(0));
+    const auto total = static_cast<double>(health.memory_bytes.value_or(0));
+    if (health.processes.value_or(0) > 0 && used > crowded_share * total)
+        found.push_back({fmt::format("{} process(es) hold {} of GPU {}",
+                                     *health.processes,
+                                     bytes_text(*health.memory_used_bytes),
+                                     gpu.pci.address)});
+    if (health.compute_mode == "prohibited")
+        found.push_back({.what = fmt::format("GPU {} is closed for computing", gpu.pci.address),
+                         .fix = "have nvidia-smi -c 0 done, or use another node",
+                         .severity = Severity::error});
+    if (health.keeps_driver_loaded == false)
+        found.push_back({.what = fmt::format("GPU {} has persistence mode off: it starts slowly",
+                                             gpu.pci.address),
+                         .severity = Severity::info});
+    return found;
 }
 
-Ailments slowed_down(const DoctorFacts& facts) {
-    return for_each_gpu(facts, [](const GpuFacts& gpu) -> Ailments {
-        if (gpu.health.slowed_by.empty()) return {};
-        return {{fmt::format(
-            "GPU {} is slowed down: {}", gpu.pci.address, fmt::join(gpu.health.slowed_by, ", "))}};
-    });
+Ailments slowed_down(const GpuFacts& gpu) {
+    if (gpu.health.slowed_by.empty()) return {};
+    return {{fmt::format(
+        "GPU {} is slowed down: {}", gpu.pci.address, fmt::join(gpu.health.slowed_by, ", "))}};
 }
 
 const std::array gpu_table{

@@ -166,17 +166,13 @@ Ailments pmix_errors(const DoctorFacts& facts) {
     return found;
 }
 
-Ailments clock_skew(JobRanks ranks) {
-    Ailments found;
-    for (const RanksOfNode& node : nodes_of(ranks)) {
-        const auto offset = node.front()->network.clock_offset_s;
-        if (!offset || std::abs(*offset) <= most_skew_s) continue;
-        found.push_back({.what = fmt::format("the clock is {} {} rank 0's",
-                                             duration_text(std::abs(*offset)),
-                                             *offset > 0 ? "ahead of" : "behind"),
-                         .ranks = {node.front()->rank}});
-    }
-    return found;
+Ailments clock_skew(const RanksOfNode& node) {
+    const auto offset = node.front()->network.clock_offset_s;
+    if (!offset || std::abs(*offset) <= most_skew_s) return {};
+    return {{.what = fmt::format("the clock is {} {} rank 0's",
+                                 duration_text(std::abs(*offset)),
+                                 *offset > 0 ? "ahead of" : "behind"),
+             .ranks = {node.front()->rank}}};
 }
 
 /// Of versions; srun's only matters where it starts the ranks.

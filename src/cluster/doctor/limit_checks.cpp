@@ -121,49 +121,49 @@ std::string places_text(const RanksOfNode& ranks) {
     return fmt::format("{}", fmt::join(places, ", "));
 }
 
-Ailments unshared_run_folder(JobRanks ranks, const std::vector<RanksOfNode>& nodes) {
+Ailments unshared_run_folder(const RanksOfNode& first_ranks) {
     RanksByValue seen;
     RanksOfNode with, without;
-    for (const RanksOfNode& node : nodes) {
-        const FolderFacts& folder = node.front()->run_folder;
+    for (const auto* facts : first_ranks) {
+        const FolderFacts& folder = facts->run_folder;
         seen[folder.exists ? fmt::format("inode {} of {}", folder.inode, folder.file_system)
                            : "missing"]
-            .push_back(node.front()->rank);
-        (folder.exists ? with : without).push_back(node.front());
+            .push_back(facts->rank);
+        (folder.exists ? with : without).push_back(facts);
     }
-    if (nodes.size() < 2 || seen.size() < 2) return {};
+    if (first_ranks.size() < 2 || seen.size() < 2) return {};
     if (!without.empty())
         return {{.what = fmt::format("'{}' is there for {}, and not for {}",
-                                     ranks.front().run_folder.path,
+                                     first_ranks.front()->run_folder.path,
                                      places_text(with),
                                      places_text(without)),
                  .severity = Severity::error}};
     return {{.what = fmt::format("the run's folder '{}' is not the same on all nodes: {}",
-                                 ranks.front().run_folder.path,
+                                 first_ranks.front()->run_folder.path,
                                  values_text(seen)),
              .severity = Severity::error}};
 }
 
 Ailments bad_run_folder(JobRanks ranks) {
     if (ranks.front().run_folder.path.empty()) return {};
-    const auto nodes = nodes_of(ranks);
-    Ailments found = unshared_run_folder(ranks, nodes);
-    for (const RanksOfNode& node : nodes) {
-        const FolderFacts& folder = node.front()->run_folder;
+    const RanksOfNode first_ranks = first_of_nodes(ranks);
+    Ailments found = unshared_run_folder(first_ranks);
+    for (const auto* facts : first_ranks) {
+        const FolderFacts& folder = facts->run_folder;
         const auto say = [&](const char* fault) {
             found.push_back({.what = fmt::format("'{}' {}", folder.path, fault),
                              .why = "A run is a folder to which logs and checkpoints are written.",
                              .fix = "name a folder that you may write to: --run runs/NAME",
                              .severity = Severity::error,
-                             .ranks = {node.front()->rank}});
+                             .ranks = {facts->rank}});
         };
         const auto say_left = [&](const std::string& left) {
             found.push_back({.what = fmt::format("'{}' has {} left", folder.path, left),
                              .why = "Logs and checkpoints go there.",
                              .fix = "give --run on another file system, or make room",
-                             .ranks = {node.front()->rank}});
+                             .ranks = {facts->rank}});
         };
-        const bool makes_it = node.front()->rank == 0;
+        const bool makes_it = facts->rank == 0;
         if (folder.is_file)
             say("is a file, or lies below one");
         else if (folder.exists && !folder.is_writable)
@@ -178,7 +178,7 @@ Ailments bad_run_folder(JobRanks ranks) {
             found.push_back({.what = fmt::format("'{}' is in memory (tmpfs)", folder.path),
                              .why = "The run is lost when this node restarts.",
                              .fix = "give --run on a disk or a shared file system",
-                             .ranks = {node.front()->rank}});
+                             .ranks = {facts->rank}});
     }
     return found;
 }

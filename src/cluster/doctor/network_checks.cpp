@@ -97,44 +97,43 @@ std::string interface_in(const NodeTopology& node, const std::string& network) {
     return "";
 }
 
-RanksByValue networks_of(const std::vector<RanksOfNode>& nodes) {
+RanksByValue networks_of(const RanksOfNode& first_ranks) {
     RanksByValue networks;
-    for (const RanksOfNode& node : nodes) {
+    for (const auto* facts : first_ranks) {
         std::set<std::string> here;
-        for (const HostAddress& each : addresses_of(node.front()->node).usable)
-            here.insert(each.network);
+        for (const HostAddress& each : addresses_of(facts->node).usable) here.insert(each.network);
         const auto text = here.empty() ? "none" : fmt::format("{}", fmt::join(here, "+"));
-        networks[text].push_back(node.front()->rank);
+        networks[text].push_back(facts->rank);
     }
     return networks;
 }
 
 /// Networks that all nodes are in.
-std::vector<std::string> common_networks(const std::vector<RanksOfNode>& nodes) {
+std::vector<std::string> common_networks(const RanksOfNode& first_ranks) {
     std::vector<const NodeTopology*> topologies;
-    for (const RanksOfNode& node : nodes) topologies.push_back(&node.front()->node);
+    for (const auto* facts : first_ranks) topologies.push_back(&facts->node);
     return shared_networks(topologies);
 }
 
 Ailments wrong_interface(JobRanks ranks) {
-    const auto nodes = nodes_of(ranks);
+    const auto nodes = first_of_nodes(ranks);
     if (nodes.size() < 2) return {};
     Ailments found;
-    for (const RanksOfNode& node : nodes)
-        std::ranges::move(chosen_badly(*node.front()), std::back_inserter(found));
+    for (const auto* facts : nodes)
+        std::ranges::move(chosen_badly(*facts), std::back_inserter(found));
     const auto shared = common_networks(nodes);
-    if (shared.empty() && std::ranges::any_of(nodes, [](const RanksOfNode& node) {
-            return !node.front()->node.interfaces.empty();
+    if (shared.empty() && std::ranges::any_of(nodes, [](const auto* facts) {
+            return !facts->node.interfaces.empty();
         }))
         found.push_back({.what = fmt::format("the nodes have no common network: {}",
                                              values_text(networks_of(nodes))),
                          .fix = "ask for nodes of one partition, or have an interface set up that "
                                 "joins them",
                          .severity = Severity::warning});
-    for (const RanksOfNode& node : nodes) {
-        const auto others = distractions(node.front()->node);
-        if (others.empty() || shared.empty() || chooses_interface(*node.front())) continue;
-        const auto name = interface_in(node.front()->node, shared.front());
+    for (const auto* facts : nodes) {
+        const auto others = distractions(facts->node);
+        if (others.empty() || shared.empty() || chooses_interface(*facts)) continue;
+        const auto name = interface_in(facts->node, shared.front());
         found.push_back({.what = fmt::format("{}", fmt::join(others, "; ")),
                          .why = "MPI and NCCL also try such interfaces, and hang if these do not "
                                 "reach the other nodes.",
@@ -144,7 +143,7 @@ Ailments wrong_interface(JobRanks ranks) {
                                             name,
                                             name),
                          .severity = Severity::warning,
-                         .ranks = {node.front()->rank}});
+                         .ranks = {facts->rank}});
     }
     return found;
 }
@@ -183,12 +182,12 @@ Ailments unreached(const DoctorFacts& facts) {
 
 Ailments mixed_mtu(JobRanks ranks) {
     std::map<std::string, RanksByValue> by_network;
-    for (const RanksOfNode& node : nodes_of(ranks))
-        for (const HostAddress& each : addresses_of(node.front()->node).usable)
-            for (const NetworkInterface& interface : node.front()->node.interfaces)
+    for (const auto* facts : first_of_nodes(ranks))
+        for (const HostAddress& each : addresses_of(facts->node).usable)
+            for (const NetworkInterface& interface : facts->node.interfaces)
                 if (interface.name == each.interface && interface.mtu > 0)
                     by_network[each.network][fmt::format("{}", interface.mtu)].push_back(
-                        node.front()->rank);
+                        facts->rank);
     Ailments found;
     for (const auto& [network, values] : by_network)
         if (values.size() > 1)
@@ -296,15 +295,15 @@ std::span<const DoctorCheck> network_checks() {
 }
 
 std::string network_text(JobRanks ranks) {
-    const auto nodes = nodes_of(ranks);
+    const auto nodes = first_of_nodes(ranks);
     if (nodes.size() < 2) return "";
     std::set<std::string> left_out;  // "docker0 (a bridge for containers)", each once
     int tried = 0, silent = 0;
-    for (const RanksOfNode& node : nodes) {
-        for (const LeftOutInterface& each : addresses_of(node.front()->node).left_out)
+    for (const auto* facts : nodes) {
+        for (const LeftOutInterface& each : addresses_of(facts->node).left_out)
             left_out.insert(fmt::format("{} ({})", each.name, each.why));
-        tried += node.front()->network.tried;
-        silent += static_cast<int>(node.front()->network.unreached.size());
+        tried += facts->network.tried;
+        silent += static_cast<int>(facts->network.unreached.size());
     }
     const auto common = common_networks(nodes);
     return fmt::format(
