@@ -40,6 +40,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 namespace lockstep {
@@ -80,11 +81,8 @@ int turns(int nodes, RailKind kind) {
 /// The data of a sum: inputs of this node in the order of their numbers, and the place of the sum.
 /// Inputs are overwritten; `out` may be one of them. To owners, only `slice` of each share is
 /// summed: a chunk has a part of every share.
-struct RailTask {
+struct RailTask : RailJob {
     const RailPlan* plan = nullptr;
-    std::vector<float*> inputs;
-    float* out = nullptr;
-    std::size_t count = 0;
     bool is_timed = false;  ///< its long messages are timed; the same on all nodes
     Share slice = Share::all;
 };
@@ -331,7 +329,7 @@ void RailPipeline::submit(RailJob job) {
 
 void RailPipeline::advance() {
     for (const auto& lane : lanes_) advance_lane(*lane);
-    while (const auto next = next_to_begin()) begin_chunk(*next);
+    while (begin_chunk()) continue;
     for (; !jobs_.empty() && jobs_.front().is_done(); ++finished_) jobs_.pop_front();
 }
 
@@ -357,30 +355,27 @@ const RailPlan& RailPipeline::plan_for(const RailJob& job) const {
 }
 
 /// In order, and in the same lane on every node: a lane's messages are told apart by nothing else.
-std::optional<std::size_t> RailPipeline::next_to_begin() const {
-    if (!lanes_[next_lane_]->is_idle()) return std::nullopt;
-    const auto next = std::ranges::find_if(
-        jobs_, [](const ActiveJob& active) { return active.begun < active.chunks; });
-    if (next == jobs_.end()) return std::nullopt;
-    return static_cast<std::size_t>(next - jobs_.begin());
-}
-
-void RailPipeline::begin_chunk(std::size_t position) {
-    ActiveJob& active = jobs_[position];
+/// Returns false if the lane is busy, or nothing is left to begin.
+bool RailPipeline::begin_chunk() {
     Lane& lane = *lanes_[next_lane_];
-    lane.job = finished_ + position;
-    lane.begin(task_of(active));
+    if (!lane.is_idle()) return false;
+    const auto active =
+        std::ranges::find_if(jobs_, [](const ActiveJob& each) { return each.begun < each.chunks; });
+    if (active == jobs_.end()) return false;
+    lane.job = finished_ + static_cast<std::size_t>(active - jobs_.begin());
+    lane.begin(task_of(*active));
     ++chunks_;
-    ++active.begun;
-    if (!lane.is_idle()) ++active.under_way;
+    ++active->begun;
+    if (!lane.is_idle()) ++active->under_way;
     next_lane_ = (next_lane_ + 1) % lane_count;
+    return true;
 }
 
 /// Of the next chunk: a slice of each share, or a range of its own.
 RailTask RailPipeline::task_of(const ActiveJob& active) const {
     const RailJob& job = active.job;
     const Share chunk{active.begun, active.chunks};
-    RailTask task{&plan_for(job), job.inputs, job.out, job.count, times_next_chunk()};
+    RailTask task{job, &plan_for(job), times_next_chunk()};
     if (task.plan->is_one_step()) {
         task.slice = chunk;
         return task;

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -110,8 +109,7 @@ class RailPipeline {
     RailTask task_of(const ActiveJob& active) const;
     const RailPlan& plan_for(const RailJob& job) const;
     bool times_next_chunk() const;
-    std::optional<std::size_t> next_to_begin() const;
-    void begin_chunk(std::size_t position);
+    bool begin_chunk();
     void advance_lane(Lane& lane);
 
     const Rail& rail_;
