@@ -139,7 +139,6 @@ class Reducer {
     int partials_ = 0;
     std::size_t next_leaf_ = 0;  ///< leaves begun in this step
     int micro_batches_ = 0, micro_batch_ = 0;
-    float* slot_ = nullptr;
     std::span<const LeafPlace::Merge> merges_;  ///< merges after the current leaf, for each bucket
     std::vector<std::size_t> waiting_for_;      ///< number of missing tensors, by bucket
     std::vector<int> added_in_;   ///< last pass that added it, by tensor, from 1; 0: none

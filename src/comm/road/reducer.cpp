@@ -202,31 +202,22 @@ class CommThread : public BucketPipeline {
         std::unique_lock lock(mutex_);
         while (launched_more_.wait(lock, stopped, has_work) && !stopped.stop_requested()) {
             lock.unlock();
-            const Outcome outcome = move_buckets(stopped);
+            std::size_t summed = 0;
+            std::exception_ptr failure;
+            try {
+                spin_until([&] {
+                    summed = launched_;
+                    arrive_before(summed);
+                    return reduce(step_waits_ ? Wait::yes : Wait::no) || stopped.stop_requested();
+                });
+            } catch (...) {
+                failure = std::current_exception();
+            }
             lock.lock();
-            moved_ = outcome.summed;
-            failure_ = outcome.failure;
+            moved_ = summed;
+            failure_ = failure;
             summed_more_.notify_one();
         }
-    }
-
-    struct Outcome {
-        std::size_t summed = 0;
-        std::exception_ptr failure;
-    };
-
-    Outcome move_buckets(const std::stop_token& stopped) {
-        Outcome outcome;
-        try {
-            spin_until([&] {
-                outcome.summed = launched_;
-                arrive_before(outcome.summed);
-                return reduce(step_waits_ ? Wait::yes : Wait::no) || stopped.stop_requested();
-            });
-        } catch (...) {
-            outcome.failure = std::current_exception();
-        }
-        return outcome;
     }
 
     std::mutex mutex_;
@@ -309,9 +300,9 @@ float* Reducer::begin_leaf(int micro_batches) {
     micro_batch_ = 1;
     merges_ = place.merges;
     await_all();
-    slot_ = exchange_.slot(place.slot);
-    exchange_.memory().clear(slot_, layout_.size());
-    return slot_;
+    float* const slot = exchange_.slot(place.slot);
+    exchange_.memory().clear(slot, layout_.size());
+    return slot;
 }
 
 void Reducer::next_micro_batch() {
