@@ -82,32 +82,26 @@ constexpr double most_iterations = 20000;
 
 /// One bucket of `count` floats through the exchange, as a step of training does it; a copy of the
 /// sums stands for the optimizer's update. This rank's share is added to its own sum of before.
-class BucketSum {
-  public:
+struct BucketSum {
     BucketSum(const Communicator& ranks, std::size_t count)
-        : layout_(std::array{count}, 0),
-          plan_(static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks.size()))),
-                ranks.size(),
-                Summation::plain),
-          exchange_(make_exchange(ranks, layout_, plan_)) {}
-
-    std::string transport() const { return std::string(exchange_->name()); }
-    float* in() { return exchange_->slot(0); }
-    const float* out() { return exchange_->values(); }
+        : layout(std::array{count}, 0),
+          plan(static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks.size()))),
+               ranks.size(),
+               Summation::plain),
+          exchange(make_exchange(ranks, layout, plan)) {}
 
     void run() {
         constexpr std::size_t bucket = 0;
-        exchange_->arrive(bucket);
-        const float* sums = exchange_->reduce(bucket, Wait::yes);
-        const FloatRange own = exchange_->own_stripe(bucket);
-        std::copy_n(sums, own.size(), exchange_->values() + own.begin);
-        exchange_->publish();
+        exchange->arrive(bucket);
+        const float* sums = exchange->reduce(bucket, Wait::yes);
+        const FloatRange own = exchange->own_stripe(bucket);
+        std::copy_n(sums, own.size(), exchange->values() + own.begin);
+        exchange->publish();
     }
 
-  private:
-    const FlatLayout layout_;
-    const TreePlan plan_;
-    std::unique_ptr<Exchange> exchange_;
+    const FlatLayout layout;
+    const TreePlan plan;
+    const std::unique_ptr<Exchange> exchange;
 };
 
 /// A method, or the memory limit, that takes turns at one size.
@@ -123,8 +117,8 @@ class Measuring {
     Measuring(const Communicator& ranks, const MeasurePlan& plan)
         : ranks_(ranks), plan_(plan), own_(make_aligned_floats(plan.sizes.back() / sizeof(float))) {
         for (const SumMethod method : plan.methods)
-            if (method != SumMethod::lockstep)
-                textbook_.push_back(make_textbook_sum(ranks, method));
+            textbook_.push_back(method == SumMethod::lockstep ? InPlaceSum()
+                                                              : make_textbook_sum(ranks, method));
     }
 
     Measurements run() {
@@ -138,17 +132,16 @@ class Measuring {
 
   private:
     /// Those that are not the exchange share one buffer: they never run at the same time.
-    std::vector<Contestant> contestants(std::size_t count, BucketSum* exchange) {
+    std::vector<Contestant> contestants(std::size_t count, BucketSum* bucket) {
         const std::span<float> own(own_.get(), count);
         std::vector<Contestant> all;
-        std::size_t next = 0;
-        for (const SumMethod method : plan_.methods) {
-            if (method == SumMethod::lockstep)
-                all.push_back(
-                    {{exchange->in(), count}, {exchange->out(), count}, [=] { exchange->run(); }});
+        for (const InPlaceSum& sum : textbook_)
+            if (sum)
+                all.push_back({own, own, [own, &sum] { sum(own); }});
             else
-                all.push_back({own, own, [own, &sum = textbook_[next]] { sum(own); }}), ++next;
-        }
+                all.push_back({{bucket->exchange->slot(0), count},
+                               {bucket->exchange->values(), count},
+                               [bucket] { bucket->run(); }});
         return all;
     }
 
@@ -166,28 +159,25 @@ class Measuring {
 
     void run_size(std::size_t bytes, Measurements& all) {
         const std::size_t count = bytes / sizeof(float);
-        std::optional<BucketSum> exchange;
+        std::optional<BucketSum> bucket;
         if (std::ranges::count(plan_.methods, SumMethod::lockstep) > 0) {
-            exchange.emplace(ranks_, count);
-            all.transport = exchange->transport();
+            bucket.emplace(ranks_, count);
+            all.transport = bucket->exchange->name();
         }
-        std::vector<Contestant> turns = contestants(count, exchange ? &*exchange : nullptr);
+        std::vector<Contestant> turns = contestants(count, bucket ? &*bucket : nullptr);
         const std::vector<std::int64_t> wrong = check_all(turns);
         if (all.transport == "shared memory") turns.push_back(memory_limit({own_.get(), count}));
         const auto seconds = time_all(turns, warm_up(turns));
         for (std::size_t i = 0; i < turns.size(); ++i) {
             const double best = seconds[i].front(), median = seconds[i][seconds[i].size() / 2];
-            if (i < plan_.methods.size())
-                all.rows.push_back({plan_.methods[i], bytes, best, median, wrong_of(wrong[i])});
-            else
+            if (i == plan_.methods.size()) {
                 all.limits.push_back(
                     {bytes, static_cast<double>(bytes / 12 * 12) * ranks_.size() / best});
+                continue;
+            }
+            all.rows.push_back({plan_.methods[i], bytes, best, median, {}});
+            if (plan_.checks > 0) all.rows.back().wrong = static_cast<std::uint64_t>(wrong[i]);
         }
-    }
-
-    std::optional<std::uint64_t> wrong_of(std::int64_t wrong) const {
-        if (plan_.checks == 0) return {};
-        return static_cast<std::uint64_t>(wrong);
     }
 
     std::vector<std::int64_t> check_all(std::vector<Contestant>& turns) {
@@ -253,7 +243,7 @@ class Measuring {
     const Communicator ranks_;
     const MeasurePlan& plan_;
     const AlignedFloats own_;
-    std::vector<InPlaceSum> textbook_;  ///< textbook sums, for methods that are not the exchange
+    std::vector<InPlaceSum> textbook_;  ///< by method; empty for the exchange
 };
 
 constexpr int largest_sum = 128;
