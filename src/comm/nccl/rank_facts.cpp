@@ -12,6 +12,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -49,34 +50,24 @@ void add_file(std::map<std::string, std::string>& settings, const std::string& p
     }
 }
 
-/// "2.28.9 on ranks 0-2, 2.27.3 on rank 3": who has which value.
-std::string who_has_what(const std::vector<std::string>& values) {
+/// "2.28.9 on ranks 0-2, 2.27.3 on rank 3": who has which value; "" if all have the same.
+template <class ValueOf>
+std::string differences(const std::vector<NcclRankFacts>& facts, ValueOf&& value_of) {
     std::map<std::string, std::vector<int>> ranks;
-    for (std::size_t rank = 0; rank < values.size(); ++rank)
-        ranks[values[rank]].push_back(static_cast<int>(rank));
-    std::string text;
+    for (std::size_t rank = 0; rank < facts.size(); ++rank)
+        ranks[value_of(facts[rank])].push_back(static_cast<int>(rank));
+    std::vector<std::string> parts;
     for (const auto& [value, who] : ranks)
-        text += fmt::format("{}{} on {}", text.empty() ? "" : ", ", value, ranks_text(who));
-    return text;
-}
-
-template <class Value>
-std::vector<std::string> each(const std::vector<NcclRankFacts>& facts, Value&& value) {
-    std::vector<std::string> values;
-    for (const NcclRankFacts& rank : facts) values.push_back(value(rank));
-    return values;
-}
-
-bool all_equal(const std::vector<std::string>& values) {
-    return std::ranges::adjacent_find(values, std::ranges::not_equal_to{}) == values.end();
+        parts.push_back(fmt::format("{} on {}", value, ranks_text(who)));
+    return parts.size() < 2 ? "" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 void check_versions(const std::vector<NcclRankFacts>& facts) {
-    const auto versions =
-        each(facts, [](const NcclRankFacts& rank) { return nccl_version_text(rank.nccl_version); });
-    check(all_equal(versions), [&] {
+    const auto versions = differences(
+        facts, [](const NcclRankFacts& rank) { return nccl_version_text(rank.nccl_version); });
+    check(versions.empty(), [&] {
         return Error("E674",
-                     fmt::format("ranks have different NCCLs: {}", who_has_what(versions)),
+                     fmt::format("ranks have different NCCLs: {}", versions),
                      "different versions cannot communicate",
                      "name the same file on all nodes with LOCKSTEP_NCCL_LIB");
     });
@@ -94,9 +85,9 @@ void check_settings(const std::vector<NcclRankFacts>& facts) {
     std::string differ;
     for (const std::string& name : names) {
         const auto values =
-            each(facts, [&](const NcclRankFacts& rank) { return value_of(rank, name); });
-        if (all_equal(values)) continue;
-        differ += fmt::format("{}{} is {}", differ.empty() ? "" : "; ", name, who_has_what(values));
+            differences(facts, [&](const NcclRankFacts& rank) { return value_of(rank, name); });
+        if (!values.empty())
+            differ += fmt::format("{}{} is {}", differ.empty() ? "" : "; ", name, values);
     }
     check(differ.empty(), [&] {
         return Error("E675",
