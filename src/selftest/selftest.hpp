@@ -27,8 +27,7 @@ class Caller {
     GpuStream stream() const { return stream_.value(); }
 
     void copy(void* to, const void* from, std::size_t bytes) const {
-        const CudaApi& cuda = runtime_->cuda();
-        check_cuda(cuda, cuda.copy_async(to, from, bytes, stream()), "cudaMemcpyAsync");
+        copy_async(*runtime_, to, from, bytes, stream());
     }
     void wait() const {
         const CudaApi& cuda = runtime_->cuda();

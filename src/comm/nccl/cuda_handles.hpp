@@ -45,6 +45,11 @@ CudaStream make_stream(const std::shared_ptr<GpuRuntime>& runtime);
 CudaEvent make_event(const std::shared_ptr<GpuRuntime>& runtime);
 CudaMemory make_memory(const std::shared_ptr<GpuRuntime>& runtime, std::size_t bytes);
 
+/// Copies in any direction, as work of `stream`; and sets GPU memory to zero.
+void copy_async(
+    const GpuRuntime& runtime, void* to, const void* from, std::size_t bytes, GpuStream stream);
+void zero_async(const GpuRuntime& runtime, void* memory, std::size_t bytes, GpuStream stream);
+
 /// Records in `event` the end of all present work of `stream`.
 void record(const GpuRuntime& runtime, const CudaEvent& event, GpuStream stream);
 

@@ -203,6 +203,15 @@ CudaMemory make_memory(const std::shared_ptr<GpuRuntime>& runtime, std::size_t b
     return {runtime, memory};
 }
 
+void copy_async(
+    const GpuRuntime& runtime, void* to, const void* from, std::size_t bytes, GpuStream stream) {
+    check_cuda(runtime, runtime.cuda().copy_async(to, from, bytes, stream), "cudaMemcpyAsync");
+}
+
+void zero_async(const GpuRuntime& runtime, void* memory, std::size_t bytes, GpuStream stream) {
+    check_cuda(runtime, runtime.cuda().zero_async(memory, bytes, stream), "cudaMemsetAsync");
+}
+
 void record(const GpuRuntime& runtime, const CudaEvent& event, GpuStream stream) {
     const CudaApi& cuda = runtime.cuda();
     check_cuda(cuda, cuda.record_event(event.value(), stream), "cudaEventRecord");

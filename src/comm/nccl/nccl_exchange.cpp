@@ -225,11 +225,8 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     };
 
     void clear(float* at, std::size_t count) override {
-        inside_.guarded([&] {
-            check_cuda(inside_.cuda(),
-                       inside_.cuda().zero_async(at, count * sizeof(float), caller_),
-                       "cudaMemsetAsync");
-        });
+        inside_.guarded(
+            [&] { zero_async(*inside_.runtime(), at, count * sizeof(float), caller_); });
     }
 
     void add(float* into, const float* from, std::size_t count) override {
@@ -244,11 +241,8 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     }
 
     void copy(float* to, const float* from, std::size_t count) override {
-        inside_.guarded([&] {
-            check_cuda(inside_.cuda(),
-                       inside_.cuda().copy_async(to, from, count * sizeof(float), caller_),
-                       "cudaMemcpyAsync");
-        });
+        inside_.guarded(
+            [&] { copy_async(*inside_.runtime(), to, from, count * sizeof(float), caller_); });
     }
 
     void sum(const TreeSumLaunch& launch, GpuStream stream) {
@@ -283,16 +277,13 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     }
 
     void fill_memory() {
-        const CudaApi& cuda = inside_.cuda();
+        const GpuRuntime& runtime = *inside_.runtime();
+        const GpuStream stream = inside_.stream();
         const std::span<const int> merges = memory_->merges_on_host;
-        check_cuda(
-            cuda, cuda.zero_async(floats(), places_.bytes(), inside_.stream()), "cudaMemsetAsync");
-        check_cuda(
-            cuda,
-            cuda.copy_async(
-                floats() + places_.merges(), merges.data(), merges.size_bytes(), inside_.stream()),
-            "cudaMemcpyAsync");
-        let_wait(inside_.runtime(), caller_, inside_.stream());
+        zero_async(runtime, floats(), places_.bytes(), stream);
+        copy_async(
+            runtime, floats() + places_.merges(), merges.data(), merges.size_bytes(), stream);
+        let_wait(inside_.runtime(), caller_, stream);
     }
 
     /// Returns the end of all present work of the communicator's stream. Keeps the memory until

@@ -299,13 +299,11 @@ void GroupWatch::look_inside(const std::shared_ptr<Group>& group) {
 }
 
 void GroupWatch::copy(const Group& group) {
-    for (std::size_t i = 0; i < group.parts.size(); ++i)
-        check_cuda(
-            inside_.cuda(),
-            inside_.cuda().copy_async(
-                room_->words() + i, group.parts[i].last, sizeof(std::uint32_t), beside_.value()),
-            "cudaMemcpyAsync");
-    record(*inside_.runtime(), copied_, beside_.value());
+    const GpuRuntime& runtime = *inside_.runtime();
+    std::uint32_t* to = room_->words();
+    for (const AwaitedPart& part : group.parts)
+        copy_async(runtime, to++, part.last, sizeof(std::uint32_t), beside_.value());
+    record(runtime, copied_, beside_.value());
 }
 
 }  // namespace lockstep

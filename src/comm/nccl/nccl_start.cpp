@@ -241,9 +241,7 @@ void NcclCommunicator::Inside::prove() {
              start_seconds_left(),
              [&] { return late_start(); });
     };
-    check_cuda(cuda(),
-               cuda().copy_async(memory->value(), values.data(), bytes, stream()),
-               "cudaMemcpyAsync");
+    copy_async(*runtime_, memory->value(), values.data(), bytes, stream());
     handle_->call("ncclAllReduce", [&](nccl::Comm& comm) {
         return nccl().all_reduce(memory->value(),
                                  memory->value(),
@@ -255,9 +253,7 @@ void NcclCommunicator::Inside::prove() {
     });
     settle("the first sum");
     wait_for_stream();  // before a copy to memory that is not page-locked, which waits inside CUDA
-    check_cuda(cuda(),
-               cuda().copy_async(values.data(), memory->value(), bytes, stream()),
-               "cudaMemcpyAsync");
+    copy_async(*runtime_, values.data(), memory->value(), bytes, stream());
     wait_for_stream();
     copied.settle();
     check_proof(values, *this, bootstrap_.size());

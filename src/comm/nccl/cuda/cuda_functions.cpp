@@ -53,21 +53,19 @@ int create_stream(CudaApi::Stream* stream) {
 
 void fill(CudaApi& api) {
     api.error_text = [](int status) { return cudaGetErrorString(cudaError_t(status)); };
-    api.device_count = [](int* count) -> int { return cudaGetDeviceCount(count); };
-    api.set_device = [](int device) -> int { return cudaSetDevice(device); };
+    api.device_count = cudaGetDeviceCount;
+    api.set_device = cudaSetDevice;
     api.device_by_pci = [](const char* pci, int* device) -> int {
         return cudaDeviceGetByPCIBusId(device, pci);
     };
-    api.get_device = [](int* device) -> int { return cudaGetDevice(device); };
+    api.get_device = cudaGetDevice;
     api.device_facts = device_facts;
-    api.allocate = [](void** memory, std::size_t bytes) -> int {
-        return cudaMalloc(memory, bytes);
-    };
-    api.release = [](void* memory) -> int { return cudaFree(memory); };
+    api.allocate = cudaMalloc;
+    api.release = cudaFree;
     api.lock_pages = [](void* memory, std::size_t bytes) -> int {
         return cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
     };
-    api.unlock_pages = [](void* memory) -> int { return cudaHostUnregister(memory); };
+    api.unlock_pages = cudaHostUnregister;
     api.create_stream = create_stream;
     api.destroy_stream = [](auto stream) -> int { return cudaStreamDestroy(native(stream)); };
     api.create_event = [](CudaApi::Event* event) -> int {
