@@ -8,6 +8,7 @@
 #include "nccl/rank_facts.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -34,15 +35,18 @@ bool is_rdma(NcclTransportKind kind) {
 
 using Pairs = std::vector<std::pair<int, int>>;
 
-/// Pairs, by what they use.
+/// Pairs of ranks on one node, or of those between nodes, by what they use.
 struct Scope {
     std::int64_t pairs = 0;
     std::map<NcclTransport, Pairs> users;
     std::map<NcclTransport, std::set<std::string>> devices;
     Pairs reported;
+
+    std::int64_t silent() const { return pairs - std::ssize(reported); }
 };
 
 struct Scopes {
+    std::size_t nodes = 0;
     Scope inside, between;
 };
 
@@ -50,14 +54,6 @@ struct Scopes {
 void settle_pairs(Pairs& pairs) {
     std::ranges::sort(pairs);
     pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-}
-
-void count_pairs(Ranks ranks, Scopes& scopes) {
-    std::map<std::string, std::int64_t> on_node;
-    for (const RankNetwork& rank : ranks) ++on_node[rank.node];
-    for (const auto& [node, count] : on_node) scopes.inside.pairs += count * (count - 1);
-    const auto all = static_cast<std::int64_t>(ranks.size());
-    scopes.between.pairs = all * (all - 1) - scopes.inside.pairs;
 }
 
 void add_link(Ranks ranks, const NcclLink& link, Scopes& scopes) {
@@ -73,8 +69,11 @@ void add_link(Ranks ranks, const NcclLink& link, Scopes& scopes) {
 }
 
 Scopes scopes_of(Ranks ranks) {
-    Scopes scopes;
-    count_pairs(ranks, scopes);
+    std::map<std::string, std::int64_t> on_node;
+    for (const RankNetwork& rank : ranks) ++on_node[rank.node];
+    Scopes scopes{.nodes = on_node.size(), .inside = {}, .between = {}};
+    for (const auto& [node, count] : on_node) scopes.inside.pairs += count * (count - 1);
+    scopes.between.pairs = std::ssize(ranks) * (std::ssize(ranks) - 1) - scopes.inside.pairs;
     for (const RankNetwork& rank : ranks)
         for (const NcclLink& link : rank.report.links) add_link(ranks, link, scopes);
     for (Scope* scope : {&scopes.inside, &scopes.between}) {
@@ -84,22 +83,6 @@ Scopes scopes_of(Ranks ranks) {
     return scopes;
 }
 
-std::vector<NcclTransportShare> shares_of(const Scope& scope, bool is_between) {
-    std::vector<NcclTransportShare> shares;
-    for (const auto& [transport, pairs] : scope.users) {
-        const auto devices = scope.devices.find(transport);
-        std::vector<std::string> through;
-        if (devices != scope.devices.end())
-            through.assign(devices->second.begin(), devices->second.end());
-        shares.push_back({is_between,
-                          transport,
-                          std::move(through),
-                          static_cast<std::int64_t>(pairs.size()),
-                          scope.pairs});
-    }
-    return shares;
-}
-
 std::string share_text(const NcclTransportShare& share) {
     std::string text = transport_text(share.transport);
     if (!share.through.empty()) text += fmt::format(" ({})", fmt::join(share.through, ", "));
@@ -107,34 +90,23 @@ std::string share_text(const NcclTransportShare& share) {
     return text;
 }
 
-std::string scope_text(const Scope& scope, const std::vector<NcclTransportShare>& shares) {
+/// Adds a scope's part to the summary, and returns it as text.
+std::string sum_up(const Scope& scope, bool is_between, NetworkSummary& summary) {
     std::vector<std::string> parts;
-    for (const NcclTransportShare& share : shares) parts.push_back(share_text(share));
-    const auto silent = scope.pairs - static_cast<std::int64_t>(scope.reported.size());
-    if (silent == scope.pairs)
+    for (const auto& [transport, pairs] : scope.users) {
+        NcclTransportShare share{is_between, transport, {}, std::ssize(pairs), scope.pairs};
+        if (const auto devices = scope.devices.find(transport); devices != scope.devices.end())
+            share.through.assign(devices->second.begin(), devices->second.end());
+        parts.push_back(share_text(share));
+        summary.shares.push_back(std::move(share));
+    }
+    summary.not_reported += scope.silent();
+    if (scope.silent() == scope.pairs)
         parts.emplace_back("not reported");
-    else if (silent > 0)
-        parts.push_back(fmt::format("not reported for {} of {} pairs", silent, scope.pairs));
+    else if (scope.silent() > 0)
+        parts.push_back(
+            fmt::format("not reported for {} of {} pairs", scope.silent(), scope.pairs));
     return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-std::size_t count_nodes(Ranks ranks) {
-    std::set<std::string> nodes;
-    for (const RankNetwork& rank : ranks) nodes.insert(rank.node);
-    return nodes.size();
-}
-
-std::string summary_text(Ranks ranks, const Scopes& scopes, const NetworkSummary& summary) {
-    const auto nodes = count_nodes(ranks);
-    std::vector<NcclTransportShare> inside, between;
-    for (const NcclTransportShare& share : summary.shares)
-        (share.is_between_nodes ? between : inside).push_back(share);
-    std::string text =
-        fmt::format("{} ranks on {} node{}: ", ranks.size(), nodes, nodes == 1 ? "" : "s");
-    if (scopes.inside.pairs > 0) text += scope_text(scopes.inside, inside);
-    if (nodes == 1) return text;
-    if (scopes.inside.pairs > 0) text += " inside nodes; ";
-    return text + scope_text(scopes.between, between) + " between";
 }
 
 /// Why a rank's NCCL leaves its ports alone, and what to do.
@@ -258,12 +230,17 @@ NetworkSummary summarize_network(Ranks ranks) {
     NetworkSummary summary;
     if (ranks.size() < 2) return summary;
     const Scopes scopes = scopes_of(ranks);
-    summary.shares = shares_of(scopes.inside, false);
-    const auto between = shares_of(scopes.between, true);
-    summary.shares.insert(summary.shares.end(), between.begin(), between.end());
-    for (const Scope* scope : {&scopes.inside, &scopes.between})
-        summary.not_reported += scope->pairs - static_cast<std::int64_t>(scope->reported.size());
-    summary.text = summary_text(ranks, scopes, summary);
+    const auto inside = sum_up(scopes.inside, false, summary);
+    const auto between = sum_up(scopes.between, true, summary);
+    const bool has_inside = scopes.inside.pairs > 0, has_between = scopes.nodes > 1;
+    summary.text = fmt::format("{} ranks on {} node{}: {}{}{}{}",
+                               ranks.size(),
+                               scopes.nodes,
+                               scopes.nodes == 1 ? "" : "s",
+                               has_inside ? inside : "",
+                               has_inside && has_between ? " inside nodes; " : "",
+                               has_between ? between : "",
+                               has_between ? " between" : "");
     if (summary.shares.empty() && !ranks.front().why_none.empty())
         summary.text += ": " + ranks.front().why_none;
     for (const auto& more : {unused_rdma(ranks), no_gpu_direct(ranks)})
