@@ -52,6 +52,12 @@ Resolved resolve(const std::string& host) {
                 "give a name or address that 'getent ahostsv4' knows");
 }
 
+std::string ipv4_text(const sockaddr_in& address) {
+    char text[INET_ADDRSTRLEN]{};
+    ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
+    return text;
+}
+
 // The address that this host would have in a packet to `to`. Connecting a datagram's socket sends
 // none.
 std::string source_towards(const addrinfo& to, const std::string& host) {
@@ -67,16 +73,7 @@ std::string source_towards(const addrinfo& to, const std::string& host) {
                      "this host has no route to its address",
                      "give a name or address in a network that the hosts share");
     });
-    char text[INET_ADDRSTRLEN]{};
-    ::inet_ntop(AF_INET, &own.sin_addr, text, sizeof text);
-    return text;
-}
-
-bool is_own(const addrinfo& address, const std::string& source) {
-    char text[INET_ADDRSTRLEN]{};
-    const auto* there = reinterpret_cast<const sockaddr_in*>(address.ai_addr);
-    ::inet_ntop(AF_INET, &there->sin_addr, text, sizeof text);
-    return source == text || source.starts_with("127.");
+    return ipv4_text(own);
 }
 
 /// The hosts that are this one, and the network by which this host's routes lead to the others.
@@ -91,7 +88,9 @@ Routes routes_to(std::span<const std::string> hosts, const HostAddresses& own) {
     for (const std::string& host : hosts) {
         const Resolved address = resolve(host);
         const std::string source = source_towards(*address, host);
-        if (is_own(*address, source)) continue;
+        const bool is_own =
+            source == ipv4_text(*reinterpret_cast<const sockaddr_in*>(address->ai_addr));
+        if (is_own || source.starts_with("127.")) continue;
         routes.others.push_back(host);
         const auto found = std::ranges::find(own.usable, source, &HostAddress::address);
         networks.insert(found == own.usable.end() ? "" : found->network);

@@ -42,30 +42,19 @@ bool is_reachable(const HostProbe& host,
     });
 }
 
-/// "a mlx5_0:1", or "" where the host has none.
-std::string ports_text(const HostProbe& host,
-                       const std::string& layer,
-                       const std::string& network) {
-    std::vector<std::string> names;
-    for (const ProbedPort& port : host.rdma_ports)
-        if (is_reachable(host, port, layer, network)) names.push_back(port.name);
-    return names.empty() ? "" : fmt::format("{} {}", host.name, fmt::join(names, " "));
-}
-
-/// Returns the ports of all hosts; nothing if one has none.
-std::vector<std::string> all_ports(std::span<const HostProbe> hosts,
-                                   const std::string& layer,
-                                   const std::string& network) {
+/// "a mlx5_0:1, b mlx5_0:1": the ports of all hosts; "" if one has none.
+std::string all_ports(std::span<const HostProbe> hosts,
+                      const std::string& layer,
+                      const std::string& network) {
     std::vector<std::string> texts;
     for (const HostProbe& host : hosts) {
-        texts.push_back(ports_text(host, layer, network));
-        if (texts.back().empty()) return {};
+        std::vector<std::string> names;
+        for (const ProbedPort& port : host.rdma_ports)
+            if (is_reachable(host, port, layer, network)) names.push_back(port.name);
+        if (names.empty()) return "";
+        texts.push_back(fmt::format("{} {}", host.name, fmt::join(names, " ")));
     }
-    return texts;
-}
-
-CommonFabric found(const char* name, const std::vector<std::string>& ports) {
-    return {true, fmt::format("MPI may use {} ({})", name, fmt::join(ports, ", "))};
+    return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 /// InfiniBand where each host has an active port of it. RoCE where each has an active port whose
@@ -73,16 +62,14 @@ CommonFabric found(const char* name, const std::vector<std::string>& ports) {
 /// many servers have such a card that leads nowhere, and two kinds do not reach each other.
 CommonFabric common_fabric(std::span<const HostProbe> hosts, std::span<const std::string> joining) {
     if (const auto ports = all_ports(hosts, "InfiniBand", ""); !ports.empty())
-        return found("InfiniBand", ports);
+        return {true, fmt::format("MPI may use InfiniBand ({})", ports)};
     for (const std::string& network : joining)
         if (const auto ports = all_ports(hosts, ethernet, network); !ports.empty())
-            return found("RoCE", ports);
-    const bool has_any =
-        std::ranges::any_of(hosts, [](const HostProbe& host) { return !host.rdma_ports.empty(); });
-    if (!has_any) return {};
+            return {true, fmt::format("MPI may use RoCE ({})", ports)};
     std::vector<std::string> without;
     for (const HostProbe& host : hosts)
         if (host.rdma_ports.empty()) without.push_back(host.name);
+    if (without.size() == hosts.size()) return {};
     if (without.empty())
         return {false,
                 "RDMA is left out: no InfiniBand on all hosts, nor RoCE in a network of all"};
