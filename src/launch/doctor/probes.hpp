@@ -21,13 +21,6 @@ struct OfferedPort {
     int port = 0;
 };
 
-/// A port on one own address.
-struct Listener {
-    HostAddress at;
-    int port = 0;
-    UniqueFd socket;
-};
-
 /// A port that the system picks on each of this node's usable addresses, open during its lifetime.
 /// Nothing is accepted or read.
 class OpenPorts {
@@ -35,7 +28,7 @@ class OpenPorts {
     explicit OpenPorts(const NodeTopology& node);
 
     /// Returns the data that others need to try them, on one line.
-    std::string offer() const;
+    const std::string& offer() const { return offer_; }
 
     /// Connects to the ports that others offer in this node's networks, all at once, for at most 2
     /// s. offers[own_index] is this node's. Another host's address that this one also has counts as
@@ -43,9 +36,9 @@ class OpenPorts {
     NetworkProbe try_others(const std::vector<std::string>& offers, int own_index) const;
 
   private:
-    std::string host_;
+    std::string host_, offer_;
     HostAddresses own_;
-    std::vector<Listener> listeners_;
+    std::vector<UniqueFd> sockets_;
 };
 
 /// Connects to all of them at once and closes again. Returns those that did not answer within 2 s.

@@ -62,20 +62,6 @@ int port_of(int socket) {
                      : reinterpret_cast<sockaddr_in6&>(name.storage).sin6_port);
 }
 
-std::vector<Listener> listen_on(const HostAddresses& addresses) {
-    constexpr int backlog = 4096;  // the kernel completes connections without our help
-    std::vector<Listener> listeners;
-    for (const HostAddress& at : addresses.usable) {
-        SocketName name = socket_name(at.address, 0);
-        UniqueFd socket = open_socket(name);
-        if (!socket || ::bind(socket.value(), name.any(), name.size) != 0) continue;
-        if (::listen(socket.value(), backlog) != 0) continue;
-        const int port = port_of(socket.value());
-        listeners.push_back({at, port, std::move(socket)});
-    }
-    return listeners;
-}
-
 /// A connection under way.
 struct Attempt {
     UnreachedAddress to;  ///< without a reason as long as nothing is wrong
@@ -136,14 +122,18 @@ std::vector<UnreachedAddress> unreached_of(const std::vector<OfferedPort>& ports
     return unreached;
 }
 
-OpenPorts::OpenPorts(const NodeTopology& node)
-    : host_(node.host), own_(addresses_of(node)), listeners_(listen_on(own_)) {}
-
-std::string OpenPorts::offer() const {
-    Json list = Json::array();
-    for (const Listener& each : listeners_)
-        list.push_back({each.at.network, each.at.address, each.port});
-    return Json{{"host", host_}, {"ports", list}}.dump();
+OpenPorts::OpenPorts(const NodeTopology& node) : host_(node.host), own_(addresses_of(node)) {
+    constexpr int backlog = 4096;  // the kernel completes connections without our help
+    Json ports = Json::array();
+    for (const HostAddress& at : own_.usable) {
+        SocketName name = socket_name(at.address, 0);
+        UniqueFd socket = open_socket(name);
+        if (!socket || ::bind(socket.value(), name.any(), name.size) != 0) continue;
+        if (::listen(socket.value(), backlog) != 0) continue;
+        ports.push_back({at.network, at.address, port_of(socket.value())});
+        sockets_.push_back(std::move(socket));
+    }
+    offer_ = Json{{"host", host_}, {"ports", ports}}.dump();
 }
 
 NetworkProbe OpenPorts::try_others(const std::vector<std::string>& offers, int own_index) const {
