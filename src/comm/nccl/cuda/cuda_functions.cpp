@@ -2,7 +2,6 @@
 // liblockstep_cuda.so: the CUDA functions that comm calls through CudaApi.
 #include "lockstep/core/version.hpp"
 
-#include "nccl/cuda/tree_sum_kernel.hpp"
 #include "nccl/cuda_api.hpp"
 
 #include <cstdio>
@@ -10,6 +9,10 @@
 #include <cuda_runtime_api.h>
 
 namespace lockstep {
+
+/// Enqueues the sum (kernels.cu); returns a cudaError_t.
+int launch_tree_sum(const TreeSumLaunch& launch, cudaStream_t stream);
+
 namespace {
 
 cudaStream_t native(CudaApi::Stream stream) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact sums of squares on a GPU, and the search for what is not finite: the host's own source for
-// each thread; integers can be added in any order.
+// The host's own source for each thread of a GPU: exact sums of squares and the search for what is
+// not finite, whose integers can be added in any order; and the tree's sum, one thread for each
+// float of a stripe.
 #include "lockstep/comm/exact_words.hpp"
+
+#include "nccl/tree_sum.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -32,6 +35,11 @@ __global__ void run_nonfinite(exact::SquaresLaunch launch) {
         launch, blockIdx.x, static_cast<int>(threadIdx.x), gridDim.x, static_cast<int>(blockDim.x));
 }
 
+__global__ void run_tree_sum(TreeSumLaunch launch) {
+    tree_sum_thread(
+        launch, blockIdx.x, static_cast<int>(threadIdx.x), gridDim.x, static_cast<int>(blockDim.x));
+}
+
 using Kernel = void (*)(exact::SquaresLaunch);
 
 int start(Kernel kernel, const exact::SquaresLaunch& launch, void* stream) {
@@ -44,6 +52,14 @@ int start(Kernel kernel, const exact::SquaresLaunch& launch, void* stream) {
 }
 
 }  // namespace
+
+int launch_tree_sum(const TreeSumLaunch& launch, cudaStream_t stream) {
+    if (launch.count == 0) return cudaSuccess;
+    run_tree_sum<<<static_cast<unsigned>(blocks_for(launch.count)), threads_of_block, 0, stream>>>(
+        launch);
+    return cudaGetLastError();
+}
+
 }  // namespace lockstep
 
 extern "C" {
