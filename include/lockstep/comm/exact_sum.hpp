@@ -32,7 +32,6 @@ class ExactSum {
     using Words = std::array<std::int64_t, exact::words>;
 
     void add_block(const float* values);
-    void add_one_by_one(const float* values);
 
     Words words_{};  ///< limbs of 32 bits, least first, with room for carries; then two counts
 };

@@ -31,11 +31,12 @@ struct Partial {
 };
 
 /// Makes the merges of a rank after its leaf at position `leaf` is in slot `height`. As in a binary
-/// counter, slot k += slot k+1 while both are siblings of one level. Returns the new height.
+/// counter, slot k += slot k+1 while both are siblings of one level. Returns their number.
 /// `merge(into, from)` is called once for each, innermost first.
 template <class Merge>
 int merge_siblings(std::vector<Partial>& stack, Merge&& merge) {
-    while (stack.size() >= 2) {
+    int merges = 0;
+    for (; stack.size() >= 2; ++merges) {
         Partial& left = stack[stack.size() - 2];
         const Partial& right = stack.back();
         const bool siblings = left.level == right.level && left.first % (2 << left.level) == 0;
@@ -44,7 +45,7 @@ int merge_siblings(std::vector<Partial>& stack, Merge&& merge) {
         ++left.level;
         stack.pop_back();
     }
-    return static_cast<int>(stack.size());
+    return merges;
 }
 
 /// The way in which leaf gradients are combined. `plain` sums a rank's leaves one after another and
@@ -75,9 +76,8 @@ class TreePlan {
     /// for plain summation everything merges at once. Returns their number.
     template <class Merge>
     int merge(std::vector<Partial>& stack, Merge&& merge) const {
-        const int before = static_cast<int>(stack.size());
-        if (summation_ == Summation::tree) return before - merge_siblings(stack, merge);
-        if (before == 1) return 0;
+        if (summation_ == Summation::tree) return merge_siblings(stack, merge);
+        if (stack.size() == 1) return 0;
         merge(stack[0].slot, stack[1].slot);
         stack.pop_back();
         return 1;

@@ -16,8 +16,7 @@ std::optional<Partial> merge_all(std::span<const Partial> partials,
     std::vector<Partial> stack;
     for (const Partial& partial : partials) {
         stack.push_back(partial);
-        const auto before = static_cast<int>(stack.size());
-        merges_after.push_back(before - merge_siblings(stack, [](int, int) {}));
+        merges_after.push_back(merge_siblings(stack, [](int, int) {}));
     }
     if (stack.size() != 1) return {};
     return stack.front();

@@ -155,13 +155,10 @@ void ExactSum::add_squares(std::span<const float> values) {
 }
 
 void ExactSum::add_block(const float* values) {
-    const auto sums = square_sums(values);
-    if (!sums) return add_one_by_one(values);
-    for (const double sum : *sums) add(words_.data(), sum);
-}
-
-void ExactSum::add_one_by_one(const float* values) {
-    for (std::size_t i = 0; i < square_block; ++i) add_square(words_.data(), values[i]);
+    if (const auto sums = square_sums(values))
+        for (const double sum : *sums) add(words_.data(), sum);
+    else
+        for (std::size_t i = 0; i < square_block; ++i) add_square(words_.data(), values[i]);
 }
 
 }  // namespace lockstep
