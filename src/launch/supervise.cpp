@@ -33,7 +33,6 @@
 #include "lockstep/launch/supervise.hpp"
 
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
 

@@ -11,35 +11,10 @@
 namespace lockstep {
 namespace {
 
-/// The memory of a GPU. Work enqueued there has ended when the host has waited for it: a rank that
-/// hangs in that wait is recorded as waiting for the work that is still open.
-class RecordedMemory : public FlatMemory {
-  public:
-    RecordedMemory(FlatMemory& memory, FlightRecorder& recorder)
-        : memory_(memory), recorder_(recorder) {}
-
-    void clear(float* at, std::size_t count) override { memory_.clear(at, count); }
-    void add(float* into, const float* from, std::size_t count) override {
-        memory_.add(into, from, count);
-    }
-    void copy(float* to, const float* from, std::size_t count) override {
-        memory_.copy(to, from, count);
-    }
-    void wait() override {
-        memory_.wait();
-        for (const FlightRecorder::Ticket& ticket : open_) recorder_.end(ticket);
-        open_.clear();
-    }
-
-    void end_after_wait(const FlightRecorder::Ticket& ticket) { open_.push_back(ticket); }
-
-  private:
-    FlatMemory& memory_;
-    FlightRecorder& recorder_;
-    std::vector<FlightRecorder::Ticket> open_;
-};
-
-class RecordedExchange : public Exchange {
+/// Its memory is a GPU's if the recorded exchange's is. Work enqueued there has ended when the host
+/// has waited for it: a rank that hangs in that wait is recorded as waiting for the work that is
+/// still open.
+class RecordedExchange : public Exchange, private FlatMemory {
   public:
     RecordedExchange(std::unique_ptr<Exchange> exchange,
                      const FlatLayout& layout,
@@ -48,11 +23,10 @@ class RecordedExchange : public Exchange {
         : exchange_(std::move(exchange)),
           recorder_(recorder),
           channel_(recorder.add_channel(channel)),
+          is_on_device_(&exchange_->memory() != &host_memory()),
           bytes_(layout.size() * sizeof(float)),
           present_{std::vector<FlightRecorder::Ticket>(layout.bucket_count()), {}} {
         exchange_->on_long_wait([this](const std::optional<GpuStand>& stand) { note(stand); });
-        if (&exchange_->memory() != &host_memory())
-            device_memory_.emplace(exchange_->memory(), recorder);
         for (std::size_t b = 0; b < layout.bucket_count(); ++b)
             bucket_bytes_.push_back(layout.bucket(b).size() * sizeof(float));
     }
@@ -61,7 +35,7 @@ class RecordedExchange : public Exchange {
     RecordedExchange(const RecordedExchange&) = delete;
     RecordedExchange& operator=(const RecordedExchange&) = delete;
 
-    FlatMemory& memory() override { return device_memory_ ? *device_memory_ : exchange_->memory(); }
+    FlatMemory& memory() override { return is_on_device_ ? *this : exchange_->memory(); }
     float* slot(int index) override { return exchange_->slot(index); }
     float* values() override { return exchange_->values(); }
 
@@ -102,15 +76,28 @@ class RecordedExchange : public Exchange {
     std::vector<LinkTimes> take_links() override { return exchange_->take_links(); }
 
   private:
+    void clear(float* at, std::size_t count) override { exchange_->memory().clear(at, count); }
+    void add(float* into, const float* from, std::size_t count) override {
+        exchange_->memory().add(into, from, count);
+    }
+    void copy(float* to, const float* from, std::size_t count) override {
+        exchange_->memory().copy(to, from, count);
+    }
+    void wait() override {
+        exchange_->memory().wait();
+        for (const FlightRecorder::Ticket& ticket : open_) recorder_.end(ticket);
+        open_.clear();
+    }
+
     struct StepTickets {
         std::vector<FlightRecorder::Ticket> buckets;
         FlightRecorder::Ticket publish;
     };
 
     void end(const FlightRecorder::Ticket& ticket) {
-        if (!device_memory_) return recorder_.end(ticket);
+        if (!is_on_device_) return recorder_.end(ticket);
         recorder_.start(ticket);  // the sum was there at once, for the host
-        device_memory_->end_after_wait(ticket);
+        open_.push_back(ticket);
     }
 
     /// The host is at most one step ahead of the GPU.
@@ -125,11 +112,12 @@ class RecordedExchange : public Exchange {
 
     std::unique_ptr<Exchange> exchange_;
     FlightRecorder& recorder_;
-    std::optional<RecordedMemory> device_memory_;
     std::uint32_t channel_;
+    bool is_on_device_;
     std::uint64_t bytes_;
     std::vector<std::uint64_t> bucket_bytes_;
-    StepTickets present_, before_;  ///< tickets of this step and the last
+    StepTickets present_, before_;              ///< tickets of this step and the last
+    std::vector<FlightRecorder::Ticket> open_;  ///< ended for the host, not for the GPU
     std::int64_t step_ = 0;
 };
 
