@@ -17,8 +17,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 #include <fmt/format.h>
@@ -177,52 +175,39 @@ Error init_failed(int status, const Environment& environment) {
             fmt::format("'lockstep doctor' on {}, without mpirun or srun, looks for causes", host)};
 }
 
-struct StartWatch::Inside {
-    explicit Inside(const StartLimits& given) : limits(given) {}
-
-    void watch() {
-        std::unique_lock lock(mutex);
-        if (wait(lock, limits.init_s, [&] { return is_init || is_over; }))
-            if (wait(lock, limits.contact_s, [&] { return is_over; })) return;
-        give_up(is_init ? "the first exchange after MPI_Init" : "MPI_Init", now_s() - begin_s);
-    }
-
-    template <class Condition>
-    bool wait(std::unique_lock<std::mutex>& lock, double seconds, Condition condition) {
-        begin_s = now_s();
-        return changed.wait_for(lock, std::chrono::duration<double>(seconds), condition);
-    }
-
-    void tell(bool& fact) {
-        const std::lock_guard lock(mutex);
-        fact = true;
-        changed.notify_all();
-    }
-
-    StartLimits limits;
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool is_init = false, is_over = false;
-    double begin_s = 0;
-    std::thread thread;
-};
-
-StartWatch::StartWatch(const StartLimits& limits) {
+StartWatch::StartWatch(const StartLimits& limits) : limits_(limits) {
     init_.emplace(say, [](int status) { return init_failed(status, Environment()); });
-    if (read_launch_facts(Environment()).size.value_or(1) < 2) return;
-    inside_ = std::make_unique<Inside>(limits);
-    inside_->thread = std::thread([this] { inside_->watch(); });
+    if (read_launch_facts(Environment()).size.value_or(1) > 1)
+        thread_ = std::thread([this] { watch(); });
 }
 
 StartWatch::~StartWatch() {
-    if (!inside_) return;
-    inside_->tell(inside_->is_over);
-    inside_->thread.join();
+    if (!thread_.joinable()) return;
+    tell(is_over_);
+    thread_.join();
 }
 
 void StartWatch::note_init() {
     init_.reset();
-    if (inside_) inside_->tell(inside_->is_init);
+    tell(is_init_);
+}
+
+void StartWatch::watch() {
+    std::unique_lock lock(mutex_);
+    double begin_s = 0;
+    const auto wait = [&](double seconds, auto condition) {
+        begin_s = now_s();
+        return changed_.wait_for(lock, std::chrono::duration<double>(seconds), condition);
+    };
+    if (wait(limits_.init_s, [&] { return is_init_ || is_over_; }))
+        if (wait(limits_.contact_s, [&] { return is_over_; })) return;
+    give_up(is_init_ ? "the first exchange after MPI_Init" : "MPI_Init", now_s() - begin_s);
+}
+
+void StartWatch::tell(bool& fact) {
+    const std::lock_guard lock(mutex_);
+    fact = true;
+    changed_.notify_all();
 }
 
 LauncherPorts launcher_ports(const std::string& uri) {

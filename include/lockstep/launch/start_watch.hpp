@@ -6,8 +6,10 @@
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/foreign_end.hpp"
 
-#include <memory>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
+#include <thread>
 
 namespace lockstep {
 
@@ -41,9 +43,15 @@ class StartWatch {
     void note_init();
 
   private:
-    struct Inside;
-    std::unique_ptr<Inside> inside_;
+    void watch();
+    void tell(bool& fact);
+
+    const StartLimits limits_;
     std::optional<ForeignEnd> init_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool is_init_ = false, is_over_ = false;
+    std::thread thread_;  ///< not for a single rank
 };
 
 }  // namespace lockstep
