@@ -13,6 +13,7 @@
 #include <array>
 #include <cctype>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -102,14 +103,9 @@ DoctorFinding finding_of(const DoctorCheck& row, const Ailment& ailment) {
             .ranks = ailment.ranks};
 }
 
-/// Returns the text that distinguishes findings: all but their ranks.
-std::string words_of(const DoctorFinding& finding) {
-    return fmt::format("{}\n{}\n{}\n{}\n{}",
-                       finding.id,
-                       severity_name(finding.severity),
-                       finding.what,
-                       finding.why,
-                       finding.fix);
+/// Returns what distinguishes findings: all but their ranks.
+auto words_of(const DoctorFinding& finding) {
+    return std::tuple(finding.id, finding.severity, finding.what, finding.why, finding.fix);
 }
 
 using HostByRank = std::unordered_map<int, std::string_view>;
@@ -205,7 +201,7 @@ std::vector<const DoctorCheck*> selected_checks(const DoctorSelection& selection
 std::vector<DoctorFinding> run_checks(JobRanks ranks, const DoctorSelection& selection) {
     expect(!ranks.empty(), "the doctor has somebody to look at");
     std::vector<DoctorFinding> findings;  // in the order in which they were first made, each once
-    std::unordered_map<std::string, std::size_t> place_of;
+    std::map<decltype(words_of({})), std::size_t> place_of;
     for (const DoctorCheck* row : selected_checks(selection))
         for (const Ailment& ailment : look_at(*row, ranks)) {
             DoctorFinding one = finding_of(*row, ailment);

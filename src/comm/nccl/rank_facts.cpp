@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nccl/rank_facts.hpp"
 
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
 
@@ -31,13 +32,6 @@ constexpr auto may_differ = std::to_array<std::string_view>({"NCCL_HOSTID",
 bool must_be_equal(const std::string& name) {
     return name.starts_with("NCCL_") &&
            std::ranges::none_of(may_differ, [&](auto prefix) { return name.starts_with(prefix); });
-}
-
-std::string first_line(const std::string& path) {
-    std::ifstream in(path);
-    std::string line;
-    std::getline(in, line);
-    return line;
 }
 
 /// NAME=value lines; what is there already stays.
@@ -157,7 +151,7 @@ std::map<std::string, std::string> nccl_settings(const Environment& environment,
 
 std::string nccl_host_id(const Environment& environment, const std::string& root) {
     if (const auto named = environment.text("NCCL_HOSTID")) return *named;
-    return first_line(root + "/proc/sys/kernel/random/boot_id") + "/" + host_name();
+    return text_of(root + "/proc/sys/kernel/random/boot_id") + "/" + host_name();
 }
 
 void check_agreement(const std::vector<NcclRankFacts>& facts) {
