@@ -388,27 +388,19 @@ class NcclExchange : public GpuExchange, private FlatMemory {
         sum(launch, inside_.stream());
     }
 
+    /// NCCL's own all-gather serves where one team's stripes are equal.
     void gather_values() {
-        if (teams_.size() == 1) return gather_from_all();
+        if (plan_.ranks() == 1) return;
         int round = 0;
         for (std::size_t team = teams_.size(); team-- > 0;) {
             watch_.begin({.step = step_, .round = round++}, published_parts_[team]);
             NcclGroup group(inside_);
             for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
-                move(group, value_moves(layout_, teams_[team], b), values(), values());
+                if (teams_.size() > 1 || !group.gather_equal_stripes(values(), layout_, b))
+                    move(group, value_moves(layout_, teams_[team], b), values(), values());
             group.end("publication");
             watch_.end();
         }
-    }
-
-    void gather_from_all() {
-        if (plan_.ranks() == 1) return;
-        watch_.begin({.step = step_}, published_parts_.front());
-        NcclGroup group(inside_);
-        for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
-            if (has_traffic(b)) group.gather_stripes(values(), layout_, b);
-        group.end("publication");
-        watch_.end();
     }
 
     Inside& inside_;

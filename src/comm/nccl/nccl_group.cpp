@@ -127,21 +127,16 @@ void NcclGroup::scatter_sum(float* vector, const FlatLayout& layout, std::size_t
     }
 }
 
-void NcclGroup::gather_stripes(float* vector, const FlatLayout& layout, std::size_t bucket) {
+bool NcclGroup::gather_equal_stripes(float* vector, const FlatLayout& layout, std::size_t bucket) {
     const int rank = inside_.bootstrap().rank(), size = inside_.bootstrap().size();
     const Stripes stripes{vector, layout, bucket, size};
+    if (!stripes.are_equal()) return false;
+    const auto& all_gather = inside_.nccl().all_gather;
     const std::span<float> own = stripes.of(rank);
-    if (stripes.are_equal()) {
-        const auto& all_gather = inside_.nccl().all_gather;
-        float* const all = stripes.of(0).data();
+    float* const all = stripes.of(0).data();
+    if (!own.empty())
         add("ncclAllGather", all_gather, own.data(), all, own.size(), nccl::type_float32);
-        return;
-    }
-    for (int peer = 0; peer < size; ++peer) {
-        if (peer == rank) continue;
-        if (!own.empty()) send(peer, own);
-        if (!stripes.of(peer).empty()) receive(peer, stripes.of(peer));
-    }
+    return true;
 }
 
 NcclBuffer::NcclBuffer(NcclCommunicator& communicator, std::size_t bytes) {

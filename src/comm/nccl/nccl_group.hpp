@@ -57,8 +57,9 @@ class NcclGroup {
     /// order. The other stripes are unspecified afterwards.
     void scatter_sum(float* vector, const FlatLayout& layout, std::size_t bucket);
 
-    /// Fills a bucket of `vector` with every rank's stripe, in place.
-    void gather_stripes(float* vector, const FlatLayout& layout, std::size_t bucket);
+    /// Fills a bucket of `vector` with every rank's stripe, in place. Returns false, and does
+    /// nothing, unless all stripes are equal.
+    bool gather_equal_stripes(float* vector, const FlatLayout& layout, std::size_t bucket);
 
     /// Closes the group. NCCL accepts the calls in the background: until then, nothing may follow
     /// on the stream.
