@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -41,23 +42,19 @@ void agree_on_failure(const Communicator& ranks, const std::optional<Error>& min
 /// Collective. Runs `step` on every rank; returns its value, or throws AgreedError on all ranks.
 template <class Step>
 auto agree(const Communicator& ranks, Step&& step) {
+    constexpr bool has_value = !std::is_void_v<decltype(step())>;
     std::optional<Error> failure;
-    using Value = decltype(step());
-    auto run = [&](auto&& store) {
-        try {
-            store();
-        } catch (const std::exception& error) {
-            failure = as_error(error);
-        }
-        agree_on_failure(ranks, failure);
-    };
-    if constexpr (std::is_void_v<Value>) {
-        run([&] { step(); });
-    } else {
-        std::optional<Value> value;
-        run([&] { value.emplace(step()); });
-        return std::move(*value);
+    std::optional<std::conditional_t<has_value, decltype(step()), bool>> value;
+    try {
+        if constexpr (has_value)
+            value.emplace(step());
+        else
+            step();
+    } catch (const std::exception& error) {
+        failure = as_error(error);
     }
+    agree_on_failure(ranks, failure);
+    if constexpr (has_value) return std::move(*value);
 }
 
 /// Collective. Runs `step` on rank 0 only and returns its bytes on all ranks, or fails on all.
