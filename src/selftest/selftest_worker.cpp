@@ -174,10 +174,6 @@ class Trial {
     std::unique_ptr<GpuExchange> exchange_;
 };
 
-CudaMemory memory_of_integers(const std::shared_ptr<GpuRuntime>& runtime) {
-    return make_memory(runtime, integers * sizeof(std::int64_t));
-}
-
 }  // namespace
 
 std::string check_sums(const std::shared_ptr<GpuRuntime>& runtime,
@@ -185,7 +181,7 @@ std::string check_sums(const std::shared_ptr<GpuRuntime>& runtime,
                        std::span<const std::size_t> counts) {
     CudaMemory numbers;  // outlives the communicator, which works on it
     NcclCommunicator communicator(runtime, bootstrap, selftest_options(sum_limit_s));
-    numbers = memory_of_integers(runtime);
+    numbers = make_memory(runtime, integers * sizeof(std::int64_t));
     const Caller caller(runtime);
     std::string done;
     for (const TrialKind& kind : kinds) {
@@ -218,7 +214,7 @@ std::string survive_a_killed_rank(const std::shared_ptr<GpuRuntime>& runtime,
                                   std::span<const std::size_t> counts) {
     CudaMemory numbers;
     NcclCommunicator communicator(runtime, bootstrap, selftest_options(killed_limit_s));
-    numbers = memory_of_integers(runtime);
+    numbers = make_memory(runtime, integers * sizeof(std::int64_t));
     const Caller caller(runtime);
     Trial trial(caller, communicator, kinds.front(), counts, numbers);
     trial.run();

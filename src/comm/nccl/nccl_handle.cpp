@@ -164,11 +164,6 @@ nccl::Result NcclHandle::poll() {
     });
 }
 
-void NcclHandle::wait_until_unused() const {
-    const double end = now_s() + use_limit_s;
-    while (in_use_ && now_s() < end) nap();
-}
-
 void NcclHandle::revoke() {
     if (!api_.comm_revoke) return;
     if (api_.comm_revoke(comm_, 0) != nccl::in_progress) return;
@@ -186,7 +181,7 @@ void NcclHandle::abort() {
     do {
         if (!may_follow(before, NcclState::aborting)) return;
     } while (!state_.compare_exchange_weak(before, NcclState::aborting));
-    wait_until_unused();
+    for (const double end = now_s() + use_limit_s; in_use_ && now_s() < end;) nap();
     if (comm_ != nullptr) {
         if (was_ready_) revoke();
         api_.comm_abort(comm_);

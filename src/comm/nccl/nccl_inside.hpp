@@ -72,7 +72,6 @@ class NcclHandle {
     };
 
     void check_result(nccl::Result result, const char* call) const;
-    void wait_until_unused() const;
     void revoke();
     void throw_aborted() const;
 

@@ -29,27 +29,20 @@ struct TreeSumLaunch {
     std::int64_t count = 0;  ///< floats of the stripe
 };
 
-/// Element `index` of each partial.
-struct PartialsOfElement {
-    const TreeSumLaunch& launch;
-    std::int64_t index;
-
-    LOCKSTEP_HOST_DEVICE float operator()(std::size_t partial) const {
-        const auto k = static_cast<std::int64_t>(partial);
-        const std::int64_t behind = k - launch.own_first;
-        if (behind < 0) return launch.received[k * launch.received_pitch + index];
-        if (behind < launch.own_count) return launch.own[behind * launch.own_pitch + index];
-        return launch.received[(k - launch.own_count) * launch.received_pitch + index];
-    }
-};
-
 /// A grid of `blocks` x `threads` strides over the elements.
 LOCKSTEP_HOST_DEVICE inline void tree_sum_thread(
     const TreeSumLaunch& launch, std::int64_t block, int thread, std::int64_t blocks, int threads) {
-    for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads)
-        launch.out[i] = summed_in_order<float>(launch.merges_after,
-                                               static_cast<std::size_t>(launch.partials),
-                                               PartialsOfElement{launch, i});
+    for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads) {
+        const auto element = [&](std::size_t partial) {
+            const auto k = static_cast<std::int64_t>(partial);
+            const std::int64_t behind = k - launch.own_first;
+            if (behind < 0) return launch.received[k * launch.received_pitch + i];
+            if (behind < launch.own_count) return launch.own[behind * launch.own_pitch + i];
+            return launch.received[(k - launch.own_count) * launch.received_pitch + i];
+        };
+        launch.out[i] = summed_in_order<float>(
+            launch.merges_after, static_cast<std::size_t>(launch.partials), element);
+    }
 }
 
 }  // namespace lockstep
