@@ -161,17 +161,11 @@ LaunchNetwork chosen_network(const std::vector<HostSlots>& hosts, const Environm
     return network;
 }
 
-Words words_for_hosts(const std::vector<HostSlots>& hosts,
-                      std::size_t ranks,
-                      const LaunchNetwork& network) {
+Words words_for_hosts(const std::vector<HostSlots>& hosts, std::size_t ranks) {
     Words listed;
     for (const HostSlots& host : hosts)
         listed.push_back(fmt::format("{}:{}", host.host, host.slots));
-    Words words{
-        "-np", fmt::format("{}", ranks), "--host", fmt::format("{}", fmt::join(listed, ","))};
-    const Words about_network = network_words(network);
-    words.insert(words.end(), about_network.begin(), about_network.end());
-    return words;
+    return {"-np", fmt::format("{}", ranks), "--host", fmt::format("{}", fmt::join(listed, ","))};
 }
 
 // If LibTorch has no room (2.11 for CPUs takes 440 to 490 MiB of addresses, for GPUs more), the
@@ -250,7 +244,8 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
         const std::size_t ranks = is_given ? static_cast<std::size_t>(request.np)
                                            : lay_out(hosts, request.np, MapBy::slot).size();
         network = chosen_network(hosts, environment);
-        add(words_for_hosts(hosts, ranks, network));
+        add(words_for_hosts(hosts, ranks));
+        add(network_words(network));
         if (!network.is_needed) add(words_for_this_machine());
     }
     add({"--bind-to", "none"});

@@ -175,9 +175,6 @@ int exit_code_of(int status,
     return code;
 }
 
-/// Haste of the user at the terminal.
-enum class Haste { none, great };
-
 /// Reactions of a launch to signals and to the passing of time.
 class Supervision {
   public:
@@ -209,7 +206,8 @@ class Supervision {
             end_for(fmt::format("the ranks have not begun after {:.0f} s", waited_s_));
     }
 
-    Haste haste() const { return interrupts_ > 1 ? Haste::great : Haste::none; }
+    /// Returns true if the user at the terminal does not want to wait.
+    bool is_hurried() const { return interrupts_ > 1; }
 
     /// `ended_rank`: the first one whose end the launcher told, or "".
     int outcome(const std::string& ended_rank) const {
@@ -302,11 +300,11 @@ void meet_lost_reader(LauncherOutput& output,
 void pass_rest_on(PassedPipe& words,
                   LauncherOutput& output,
                   const WatchedSignals& signals,
-                  Haste haste) {
+                  const Supervision& supervision) {
     for (; words.has_more() || output.has_more(); words.move(), output.move()) {
         const bool has_no_room =
             ((words.awaited().events | output.awaited().events) & POLLOUT) != 0;
-        if (has_no_room && haste == Haste::great) return;
+        if (has_no_room && supervision.is_hurried()) return;
         const int signal = signals.wait(words.awaited(), output.awaited());
         if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return;
     }
@@ -349,7 +347,7 @@ int supervise(const std::vector<std::string>& argv,
         output.settle();
     }
     orphans.reset();  // whoever could still write
-    pass_rest_on(words, output, signals, supervision.haste());
+    pass_rest_on(words, output, signals, supervision);
     return supervision.outcome(output.ended_rank());
 }
 
