@@ -22,24 +22,16 @@ constexpr std::array interface_variables{
 
 /// NCCL takes "eth" for all that begin so, and "=eth0" for exactly that.
 bool matches(const std::string& word, const std::string& interface, bool is_nccl) {
-    if (word.find('/') != word.npos) return false;
     if (!is_nccl) return word == interface;
     return word.starts_with('=') ? word.substr(1) == interface : interface.starts_with(word);
-}
-
-std::vector<std::string> chosen_interfaces(const DoctorFacts& facts,
-                                           const std::string& word,
-                                           bool is_nccl) {
-    std::vector<std::string> chosen;
-    for (const NetworkInterface& each : facts.node.interfaces)
-        if (matches(word, each.name, is_nccl)) chosen.push_back(each.name);
-    return chosen;
 }
 
 /// Returns the fault of one word of a variable that chooses interfaces; "" if there is none.
 std::string fault_of(const DoctorFacts& facts, const std::string& word, bool is_nccl) {
     if (word.starts_with('^') || word.find('/') != word.npos) return "";
-    const auto chosen = chosen_interfaces(facts, word, is_nccl);
+    std::vector<std::string> chosen;
+    for (const NetworkInterface& each : facts.node.interfaces)
+        if (matches(word, each.name, is_nccl)) chosen.push_back(each.name);
     if (chosen.empty()) return fmt::format("chooses '{}', which this node does not have", word);
     for (const LeftOutInterface& out : addresses_of(facts.node).left_out)
         if (std::ranges::count(chosen, out.name) > 0)
