@@ -47,16 +47,6 @@ std::vector<int> offsets_of(const std::vector<int>& sizes) {
     return offsets;
 }
 
-std::vector<std::string> split_at(const std::string& joined,
-                                  const std::vector<int>& sizes,
-                                  const std::vector<int>& offsets) {
-    std::vector<std::string> parts;
-    for (std::size_t i = 0; i < sizes.size(); ++i)
-        parts.push_back(joined.substr(static_cast<std::size_t>(offsets[i]),
-                                      static_cast<std::size_t>(sizes[i])));
-    return parts;
-}
-
 enum class Receivers { all, root };
 
 /// Returns the bytes of the `senders` that this rank hears, by rank.
@@ -83,7 +73,9 @@ std::vector<std::string> gather_for(Receivers to,
     else
         check_mpi(MPI_Gatherv(from, mine, MPI_BYTE, into, each, at, MPI_BYTE, 0, comm),
                   "MPI_Gatherv");
-    return split_at(joined, sizes, offsets);
+    std::vector<std::string> parts;
+    for (std::size_t i = 0; i < sizes.size(); ++i) parts.emplace_back(into + at[i], each[i]);
+    return parts;
 }
 
 template <class Handle, class T>
@@ -97,12 +89,6 @@ void all_reduce(const std::shared_ptr<Handle>& handle,
     const auto count = static_cast<int>(values.size());
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data(), count, type, operation, handle->comm),
               "MPI_Allreduce");
-}
-
-bool any_failed(const Communicator& ranks, bool mine) {
-    std::array<std::int64_t, 1> failed = {mine ? 1 : 0};
-    ranks.all_reduce_max(failed);
-    return failed[0] != 0;
 }
 
 /// The ranks that failed, by their errors.
@@ -346,7 +332,9 @@ void check_mpi(int result, std::string_view call) {
 }
 
 void agree_on_failure(const Communicator& ranks, const std::optional<Error>& mine) {
-    if (!any_failed(ranks, mine.has_value())) return;
+    std::array<std::int64_t, 1> failed = {mine ? 1 : 0};
+    ranks.all_reduce_max(failed);
+    if (failed[0] == 0) return;
     const auto texts = ranks.all_gather(mine ? error_bytes(*mine) : "");
     const auto host_of = ranks.all_gather(host_name());
     const Failures failures = sort_failures(texts);

@@ -80,11 +80,6 @@ class Filler {
     std::string missing_;
 };
 
-std::string chosen_name(const std::string& path, const Environment& environment) {
-    if (!path.empty()) return path;
-    return environment.text("LOCKSTEP_NCCL_LIB").value_or(default_name);
-}
-
 SharedLibrary open_nccl(const std::string& name) {
     // LibTorch brings its own: two copies would each keep their own state of the same GPU.
     if (name == default_name)
@@ -274,7 +269,8 @@ std::string NcclLibrary::text() const {
 
 NcclLibrary load_nccl(const std::string& path, const Environment& environment) {
     NcclLibrary result;
-    result.library = open_nccl(chosen_name(path, environment));
+    result.library = open_nccl(
+        path.empty() ? environment.text("LOCKSTEP_NCCL_LIB").value_or(default_name) : path);
     result.api = nccl_functions_of(result.library);
     result.path = result.library.path();
     result.version = result.api.version();

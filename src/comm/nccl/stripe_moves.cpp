@@ -45,19 +45,13 @@ StripeTeam team_of_all(const TreePlan& plan) {
     return team;
 }
 
-// Returns the owners with the place of `rank` on their nodes of `size`.
-std::vector<int> owners_in_place(int rank, int size, int ranks) {
-    std::vector<int> owners;
-    for (int owner = rank % size; owner < ranks; owner += size) owners.push_back(owner);
-    return owners;
-}
-
 // Of the node whose first rank is `first`, and what it adds up to; nothing where that is no
 // subtree.
 std::optional<Partial> team_inside(const TreePlan& plan, int first, int size, StripeTeam& team) {
     for (int rank = first; rank < first + size; ++rank) {
         team.ranks.push_back(rank);
-        team.stripes.push_back(owners_in_place(rank, size, plan.ranks()));
+        std::vector<int>& owners = team.stripes.emplace_back();  // with its place on their nodes
+        for (int owner = rank % size; owner < plan.ranks(); owner += size) owners.push_back(owner);
         const auto partials = plan.partials_of_rank(rank);
         team.partials.insert(team.partials.end(), partials.begin(), partials.end());
     }
