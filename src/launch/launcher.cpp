@@ -236,18 +236,8 @@ std::uint64_t room_for(int ranks) {
     return (16 + 2 * static_cast<std::uint64_t>(std::max(ranks, 1))) * mib;
 }
 
-Error no_room(int ranks, const std::string& found) {
-    return Error(
-        "E632",
-        fmt::format("{} rank(s) need {} for Open MPI's own files, and no folder has so much room{}",
-                    ranks,
-                    bytes_text(room_for(ranks)),
-                    found),
-        "they are in /dev/shm or, if that is too small, below TMPDIR",
-        "make /dev/shm larger (in a container: --shm-size), or set TMPDIR to a folder with room");
-}
-
 fs::path base_for(int ranks) {
+    const std::string needed = bytes_text(room_for(ranks));
     std::string found;
     for (const fs::path& base : possible_bases()) {
         const std::uint64_t room = free_bytes(base);
@@ -255,14 +245,21 @@ fs::path base_for(int ranks) {
             if (!found.empty())
                 once(Level::warn,
                      "Open MPI's own files need {}{}: they go to {}, which may be slower",
-                     bytes_text(room_for(ranks)),
+                     needed,
                      found,
                      base.string());
             return base;
         }
         found += fmt::format(", {} has {}", base.string(), bytes_text(room));
     }
-    throw no_room(ranks, found);
+    throw Error(
+        "E632",
+        fmt::format("{} rank(s) need {} for Open MPI's own files, and no folder has so much room{}",
+                    ranks,
+                    needed,
+                    found),
+        "they are in /dev/shm or, if that is too small, below TMPDIR",
+        "make /dev/shm larger (in a container: --shm-size), or set TMPDIR to a folder with room");
 }
 
 // The lock of a folder's owner goes with its process, whatever kills it.

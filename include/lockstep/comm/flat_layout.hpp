@@ -60,9 +60,8 @@ class FlatLayout {
     /// Returns the bucket of tensor `index`.
     std::size_t bucket_of(std::size_t index) const { return bucket_of_[index]; }
 
-    std::size_t bucket_count() const {
-        return buckets_.size();
-    }  ///< number of buckets, including the state bucket, which is the last
+    /// Returns the number of buckets, including the state bucket, which is the last.
+    std::size_t bucket_count() const { return buckets_.size(); }
 
     /// Returns the range of a bucket. Buckets are whole lines, in order, without gaps.
     FloatRange bucket(std::size_t index) const { return buckets_[index]; }
@@ -75,7 +74,9 @@ class FlatLayout {
 
     /// Returns the lines of `bucket` that `rank` of `ranks` owns: near-equal, in rank order, may be
     /// empty.
-    FloatRange stripe(std::size_t bucket, int rank, int ranks) const;
+    FloatRange stripe(std::size_t bucket, int rank, int ranks) const {
+        return part_of(buckets_[bucket], rank, ranks);
+    }
 
   private:
     void append(std::size_t index, std::size_t count, BucketLimits limits);

@@ -228,8 +228,7 @@ std::string variable(const DoctorFacts& facts, const std::string& name) {
 }
 
 std::string variable_text(const DoctorFacts& facts, const std::string& name) {
-    const auto found = facts.environment.find(name);
-    return found == facts.environment.end() ? name + " is not set" : name + "=" + found->second;
+    return name + (facts.environment.contains(name) ? "=" + variable(facts, name) : " is not set");
 }
 
 std::optional<std::int64_t> whole_variable(const DoctorFacts& facts, const std::string& name) {

@@ -74,10 +74,6 @@ void FlatLayout::append(std::size_t index, std::size_t count, BucketLimits limit
     ++tensors_in_.back();
 }
 
-FloatRange FlatLayout::stripe(std::size_t bucket, int rank, int ranks) const {
-    return part_of(buckets_[bucket], rank, ranks);
-}
-
 FlatMemory& host_memory() {
     static HostMemory memory;
     return memory;
