@@ -39,12 +39,8 @@ class LinkMeter {
   public:
     void add(int from, std::size_t bytes, double seconds) {
         Sender& sender = senders_[from];
-        if (sender.messages.size() < most_messages) {
-            sender.messages.push_back({bytes, seconds});
-            return;
-        }
-        sender.messages[sender.next] = {bytes, seconds};
-        sender.next = (sender.next + 1) % most_messages;
+        if (sender.messages.size() < most_messages) sender.messages.emplace_back();
+        sender.messages[sender.count++ % most_messages] = {bytes, seconds};
     }
 
     /// Returns the fastest eighth of each sender's messages since the last call.
@@ -74,7 +70,7 @@ class LinkMeter {
     };
     struct Sender {
         std::vector<Message> messages;
-        std::size_t next = 0;  ///< place of the next one when there are enough
+        std::size_t count = 0;  ///< of all; if there are enough, a new one replaces the oldest
     };
     std::map<int, Sender> senders_;
 };
