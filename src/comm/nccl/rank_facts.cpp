@@ -46,10 +46,10 @@ void add_file(std::map<std::string, std::string>& settings, const std::string& p
 
 /// "2.28.9 on ranks 0-2, 2.27.3 on rank 3": who has which value; "" if all have the same.
 template <class ValueOf>
-std::string differences(const std::vector<NcclRankFacts>& facts, ValueOf&& value_of) {
+std::string differences(const std::vector<NcclRankFacts>& facts, ValueOf&& of) {
     std::map<std::string, std::vector<int>> ranks;
     for (std::size_t rank = 0; rank < facts.size(); ++rank)
-        ranks[value_of(facts[rank])].push_back(static_cast<int>(rank));
+        ranks[of(facts[rank])].push_back(static_cast<int>(rank));
     std::vector<std::string> parts;
     for (const auto& [value, who] : ranks)
         parts.push_back(fmt::format("{} on {}", value, ranks_text(who)));
