@@ -59,6 +59,7 @@ class EpochOrder {
     /// for `spec`.
     EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std::uint64_t epoch);
 
+    std::uint64_t epoch() const { return epoch_; }            ///< number of the epoch
     std::uint64_t samples() const { return starts_.back(); }  ///< samples of the epoch
     int lanes() const { return lanes_; }                      ///< used lanes: at most one per block
     /// Returns the number of positions of that lane.

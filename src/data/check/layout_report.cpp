@@ -179,10 +179,10 @@ JobFit fit_of(const DatasetIndex& index, const JobShape& job) {
     options.window_blocks = job.window_blocks;
     options.virtual_ranks = static_cast<int>(std::bit_ceil(static_cast<unsigned>(job.ranks)));
     const std::vector<RowBlock> blocks = whole_steps(index, job.batch);
-    const auto order = OrderCache(blocks, options).of_epoch(0);
+    const EpochOrder order(blocks, order_spec(options), 0);
     const std::vector<std::size_t> held = lanes_of_ranks(blocks, options, job.ranks);
-    JobFit fit{.job = job, .lanes = order->lanes()};
-    fit.window_bytes = order->max_window_rows() * index.manifest().bytes_per_sample();
+    JobFit fit{.job = job, .lanes = order.lanes()};
+    fit.window_bytes = order.max_window_rows() * index.manifest().bytes_per_sample();
     fit.lanes_of_rank = std::ranges::max(held);
     const double mean = static_cast<double>(std::accumulate(held.begin(), held.end(), 0UL)) /
                         static_cast<double>(held.size());

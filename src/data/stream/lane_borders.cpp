@@ -109,7 +109,7 @@ void LaneBorders::share(const EpochWindow& window, int border, SharedRows& share
     met = {window.order, nullptr};
     const LaneRange& other = is_behind ? common->before : common->after;
     const bool was_passed =
-        window.epoch == start_.epoch &&
+        window.order->epoch() == start_.epoch &&
         other.end <= window.order->lane_samples_before(other.lane, start_.consumed);
     if (was_passed) return;
     met.rows = std::make_shared<KeptRows>(other, room_);

@@ -278,8 +278,8 @@ StreamMemory plan_memory(const DatasetIndex& index,
     const std::vector<RowBlock> blocks = index.blocks();
     const std::size_t held = std::max<std::size_t>(lanes_held(blocks, options, start).size(), 1);
     StreamMemory memory;
-    const auto order = OrderCache(blocks, options).of_epoch(start.epoch);
-    memory.window_rows = order->max_window_rows();
+    const EpochOrder order(blocks_in(blocks, options.part), order_spec(options), start.epoch);
+    memory.window_rows = order.max_window_rows();
     memory.batch_rows = most_rows(options, index.samples());
     memory.slab_bytes = row_memory(index, memory.window_rows) + memory.window_rows * row_overhead;
     memory.are_batches_locked = static_cast<bool>(options.page_lock);
@@ -305,7 +305,7 @@ StreamMemory plan_memory(const DatasetIndex& index,
         fitting(memory.reader_bytes,
                 static_cast<std::uint64_t>(most_io_threads(options) - memory.readers)));
     // All lanes begin a new window when an epoch begins. What is ahead then hides that.
-    const std::uint64_t windows = held * ((order->lane_samples(0) - 1) / memory.window_rows + 1);
+    const std::uint64_t windows = held * ((order.lane_samples(0) - 1) / memory.window_rows + 1);
     const std::uint64_t ahead =
         std::min<std::uint64_t>(std::max<std::size_t>(least_windows_ahead, held), windows);
     memory.slabs += fitting(memory.slab_bytes, ahead > 0 ? ahead - 1 : 0);
@@ -314,7 +314,7 @@ StreamMemory plan_memory(const DatasetIndex& index,
                 std::min<std::uint64_t>(
                     most_batches_ahead,
                     batch_bytes_ahead / std::max<std::uint64_t>(memory.batch_bytes, 1)));
-    memory.border_bytes = fitting(1, border_bytes(index, *order, held));
+    memory.border_bytes = fitting(1, border_bytes(index, order, held));
     return memory;
 }
 

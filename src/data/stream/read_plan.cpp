@@ -40,17 +40,6 @@ OrderSpec order_spec(const StreamOptions& options) {
     return {options.order, options.seed, options.lanes, options.window_blocks, options.part};
 }
 
-OrderCache::OrderCache(std::vector<RowBlock> blocks, const StreamOptions& options)
-    : blocks_(blocks_in(std::move(blocks), options.part)), spec_(order_spec(options)) {}
-
-std::shared_ptr<const EpochOrder> OrderCache::of_epoch(std::uint64_t epoch) {
-    if (!order_ || epoch_ != epoch) {
-        order_ = std::make_shared<const EpochOrder>(blocks_, spec_, epoch);
-        epoch_ = epoch;
-    }
-    return order_;
-}
-
 namespace {
 
 // Returns the place after which no step of an epoch begins.
@@ -156,21 +145,23 @@ StreamPosition normalized(StreamPosition position,
 }
 
 StepWalk::StepWalk(std::vector<RowBlock> blocks, const StreamOptions& options, StreamPosition start)
-    : options_(options), orders_(std::move(blocks), options), position_(start) {
-    position_ = normalized(start, options, orders_.of_epoch(start.epoch)->samples());
+    : blocks_(blocks_in(std::move(blocks), options.part)), options_(options), position_(start) {
+    position_ = normalized(start, options, enter_epoch().samples());
+}
+
+const EpochOrder& StepWalk::enter_epoch() {
+    if (!order_ || order_->epoch() != position_.epoch)
+        order_ = std::make_shared<const EpochOrder>(blocks_, order_spec(options_), position_.epoch);
+    return *order_;
 }
 
 Step StepWalk::next() {
-    Step step;
-    step.order = orders_.of_epoch(position_.epoch);
-    step.position = position_;
-    step.next =
-        next_position(position_, options_.batch, step.order->samples(), options_.short_step);
-    const std::uint64_t begin = position_.consumed;
-    const std::uint64_t end =
-        std::min(begin + static_cast<std::uint64_t>(options_.batch), step.order->samples());
+    const std::uint64_t samples = enter_epoch().samples(), begin = position_.consumed;
+    const std::uint64_t end = std::min(begin + static_cast<std::uint64_t>(options_.batch), samples);
+    Step step{.position = position_, .order = order_};
+    step.next = next_position(position_, options_.batch, samples, options_.short_step);
     step.samples = end - begin;
-    step.slice = own_slice(options_, *step.order, begin, end);
+    step.slice = own_slice(options_, *order_, begin, end);
     for (const LaneRange& part : step.slice) step.rows += part.size();
     position_ = step.next;
     return step;
@@ -206,8 +197,7 @@ std::optional<EpochWindow> WindowWalk::next() {
         const LaneRange& part = step_.slice[part_];
         EpochWindow& last = last_[static_cast<std::size_t>(part.lane)];
         const bool is_new = !last.holds(step_.position.epoch, reached_);
-        if (is_new)
-            last = {step_.order, step_.position.epoch, step_.order->window_at(part.lane, reached_)};
+        if (is_new) last = {step_.order, step_.order->window_at(part.lane, reached_)};
         reached_ = std::min(last.range.end, part.end);
         if (is_new) return last;
     }
@@ -285,7 +275,7 @@ SampleWalk::Window SampleWalk::make_window(const Step& step, int lane, std::uint
     const std::uint64_t epoch = step.position.epoch;
     if (spec_.kind != OrderKind::uniform || step.order->samples() < worth_a_thread) {
         const LaneRange range = step.order->window_at(lane, position);
-        return {{step.order, epoch, range}, step.order->samples_of(range)};
+        return {{step.order, range}, step.order->samples_of(range)};
     }
     if (!ahead_.valid()) look_ahead(epoch);
     Window window = ahead_.get();
@@ -303,7 +293,7 @@ void SampleWalk::look_ahead(std::uint64_t epoch) {
         auto order = std::make_shared<const EpochOrder>(blocks_, spec_, epoch);
         const LaneRange range = order->window_at(0, 0);
         std::vector<std::uint32_t> samples = order->samples_of(range);
-        return Window{{std::move(order), epoch, range}, std::move(samples)};
+        return Window{{std::move(order), range}, std::move(samples)};
     });
 }
 

@@ -18,28 +18,14 @@ namespace lockstep {
 
 struct EpochWindow {
     std::shared_ptr<const EpochOrder> order;
-    std::uint64_t epoch = 0;
     LaneRange range;
-    bool holds(std::uint64_t in_epoch, std::uint64_t position) const {
-        return order && epoch == in_epoch && position >= range.begin && position < range.end;
+    bool holds(std::uint64_t epoch, std::uint64_t position) const {
+        return order && order->epoch() == epoch && position >= range.begin && position < range.end;
     }
 };
 
 /// Returns the options of a stream on which the order depends.
 OrderSpec order_spec(const StreamOptions& options);
-
-/// The orders of epochs, made when an epoch begins and kept while they are used.
-class OrderCache {
-  public:
-    OrderCache(std::vector<RowBlock> blocks, const StreamOptions& options);
-    std::shared_ptr<const EpochOrder> of_epoch(std::uint64_t epoch);
-
-  private:
-    std::vector<RowBlock> blocks_;
-    OrderSpec spec_;
-    std::uint64_t epoch_ = 0;
-    std::shared_ptr<const EpochOrder> order_;
-};
 
 /// One step of the job as this rank sees it.
 struct Step {
@@ -57,9 +43,12 @@ class StepWalk {
     Step next();
 
   private:
+    const EpochOrder& enter_epoch();
+
+    std::vector<RowBlock> blocks_;
     StreamOptions options_;
-    OrderCache orders_;
     StreamPosition position_;
+    std::shared_ptr<const EpochOrder> order_;  // made when a step of its epoch is asked for
 };
 
 /// Walks the windows that the steps' slices touch, each when it is first needed and once for as

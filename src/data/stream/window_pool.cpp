@@ -205,7 +205,7 @@ void WindowPool::release_ended(const Step& step) {
         std::deque<Slab*>& queue = lanes_[lane];
         const std::uint64_t reached = rounds + (lane < rest ? 1 : 0);
         while (!queue.empty() && queue.front()->is_ready &&
-               queue.front()->window.epoch == step.position.epoch &&
+               queue.front()->window.order->epoch() == step.position.epoch &&
                (ends_epoch || queue.front()->window.range.end <= reached))
             free_front(queue);
     }
@@ -325,7 +325,7 @@ class WindowPool::Loading {
             if (pool_.is_stopped_) return false;
             reader_.read(plan_, request, on_bad);
             if (pool_.page_cache_ == PageCache::drop)
-                pool_.dropper_.consumed(slab.window.epoch, plan_.pieces_of(request));
+                pool_.dropper_.consumed(slab.window.order->epoch(), plan_.pieces_of(request));
         }
         return true;
     }

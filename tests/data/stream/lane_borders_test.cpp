@@ -35,7 +35,7 @@ std::vector<EpochWindow> windows_of_an_epoch(const DatasetIndex& index,
                                              const StreamOptions& options) {
     WindowWalk walk(index.blocks(), options, {});
     std::vector<EpochWindow> windows;
-    for (auto window = walk.next(); window && window->epoch == 0; window = walk.next())
+    for (auto window = walk.next(); window && window->order->epoch() == 0; window = walk.next())
         windows.push_back(*window);
     return windows;
 }
@@ -164,7 +164,8 @@ TEST_F(Borders, AreKeptForWhatIsToComeOnly) {
         WindowWalk walk(index->blocks(), options, start);
         LaneBorders borders(lanes_held(index->blocks(), options, start), start, ample);
         std::set<KeptRows*> kept;
-        for (auto window = walk.next(); window->epoch == start.epoch; window = walk.next()) {
+        for (auto window = walk.next(); window->order->epoch() == start.epoch;
+             window = walk.next()) {
             const SharedRows shared = borders.of(*window);
             for (const auto& rows : shared.finds) EXPECT_EQ(kept.erase(rows.get()), 1u);
             for (const auto& rows : shared.keeps) kept.insert(rows.get());
