@@ -41,21 +41,6 @@ namespace {
 constexpr std::uint64_t window_bytes_ahead = 16u << 20;
 constexpr std::uint64_t most_windows_ahead = 16;
 
-// Settles kept rows however loading ends, so that no thread waits for them for ever.
-class Settling {
-  public:
-    explicit Settling(const SharedRows& shared) : shared_(shared) {}
-    ~Settling() { settle(false); }
-    Settling& operator=(Settling&&) = delete;
-
-    void settle(bool are_whole) const {
-        for (const auto& rows : shared_.keeps) rows->settle(are_whole);
-    }
-
-  private:
-    const SharedRows& shared_;
-};
-
 }  // namespace
 
 WindowPool::WindowPool(ShardFiles& files,
@@ -236,7 +221,10 @@ class WindowPool::Loading {
             while (!read_.empty() && read_.front()->shared.is_findable()) complete_first();
             if (Slab* const slab = pool_.claim(read_.empty() ? Wait::yes : Wait::no)) {
                 read_.push_back(slab);
-                guarded(*slab, [&] { read(*slab); });
+                bool is_whole = false;
+                guarded(*slab, [&] { is_whole = read(*slab); });
+                // However reading ends, so that no thread waits for them for ever.
+                for (const auto& kept : slab->shared.keeps) kept->settle(is_whole);
             } else if (read_.empty()) {
                 return;
             } else {
@@ -264,10 +252,9 @@ class WindowPool::Loading {
         }
     }
 
-    /// Reads the rows of slab.window but for those that it finds, and settles those that it keeps.
-    /// Errors of both: those of BlockReader, unless samples are masked.
-    void read(Slab& slab) {
-        const Settling settling(slab.shared);
+    /// Reads the rows of slab.window but for those that it finds, and those that it keeps. Returns
+    /// true if none is lacking. Errors of both: those of BlockReader, unless samples are masked.
+    bool read(Slab& slab) {
         slab.bad_rows.clear();
         plan_.clear();
         plan(slab, unkept_rows(slab.window.range, slab.shared));
@@ -276,7 +263,7 @@ class WindowPool::Loading {
                 plan_.add(slab.window.order->rows_of(kept->rows()), kept->fields());
             else
                 kept->settle(false);
-        settling.settle(read_planned(slab) && slab.bad_rows.empty());
+        return read_planned(slab) && slab.bad_rows.empty();
     }
 
     /// After read(): waits for what it finds. Then the slab is whole.
