@@ -158,12 +158,6 @@ constexpr std::uint64_t piece_bytes = 32 << 20;
 // Written at once when so much has come together.
 constexpr std::size_t write_bytes = 256u << 10;
 
-UniqueFd create(const fs::path& path) {
-    UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
-    if (!file) throw system_error("create", path.string(), errno);
-    return file;
-}
-
 std::vector<std::byte> encode_head(const LedgerHead& head) {
     expect(head.data_digest.size() == digest_digits, "a digest has 32 digits");
     std::vector<std::byte> bytes;
@@ -311,7 +305,8 @@ fs::path ledger_path(const fs::path& folder, const LedgerHead& head) {
 LedgerWriter::LedgerWriter(const fs::path& folder, const LedgerHead& head)
     : path_(ledger_path(folder, head)) {
     make_own_folder(folder);
-    file_ = create(path_);
+    file_ = open_for_writing(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
+    if (!file_) throw system_error("create", path_.string(), errno);
     pending_ = encode_head(head);
     chain_ = hash64(pending_);
     flush();
