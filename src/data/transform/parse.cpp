@@ -206,6 +206,29 @@ constexpr std::array forms = {
     Form{cutmix, "cutmix", "ALPHA", "pastes a box of another image, mixes labels", read_mix},
 };
 
+// What follows a step's name, every default written out.
+std::string arguments_of(const TransformOp& op) {
+    const std::string height = fmt::format(" {}", op.height);
+    const std::string both = fmt::format(" {}x{}", op.height, op.width);
+    const std::string size = op.width == op.height ? height : both;
+    switch (op.kind) {
+        case resize:
+            return op.width == 0 ? height : both;
+        case crop:
+            return fmt::format("{} pad {}", size, op.size);
+        case centre_crop:
+            return size;
+        case blur:
+            return fmt::format(" {} {}-{}", op.size, op.low, op.high);
+        case cutout:
+            return fmt::format(" {}", op.size);
+        case normalise:
+            return op.statistics == Statistics::imagenet ? " imagenet" : "";
+        default:  // -0 would be another text of the same bits
+            return fmt::format(" {}", op.high == 0 ? 0 : op.high);
+    }
+}
+
 const Form& form_named(const Words& words, std::string_view name) {
     if (name == "normalize") name = "normalise";
     if (name == "center-crop") name = "centre-crop";
@@ -270,6 +293,16 @@ void append_item(std::vector<TransformOp>& ops, std::string_view item, std::stri
 }
 
 }  // namespace
+
+std::string text_of(const TransformOp& op) {
+    return std::string(std::ranges::find(forms, op.kind, &Form::kind)->name) + arguments_of(op);
+}
+
+std::string TransformPipeline::text() const {
+    std::vector<std::string> texts;
+    for (const TransformOp& op : ops_) texts.push_back(text_of(op));
+    return fmt::format("{}", fmt::join(texts, ", "));
+}
 
 TransformPipeline TransformPipeline::parse(std::string_view text) {
     std::vector<TransformOp> ops;

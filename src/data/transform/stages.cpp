@@ -102,16 +102,6 @@ bool can_join(const StagePlan& plan, TransformKind kind) {
 
 using enum TransformKind;
 
-std::string size_text(const TransformOp& op) {
-    return op.width == op.height ? fmt::format("{}", op.height)
-                                 : fmt::format("{}x{}", op.height, op.width);
-}
-
-/// -0 would be another text of the same bits.
-double plain(double value) {
-    return value == 0 ? 0 : value;
-}
-
 // ln 2 in two parts: multiples of the first by small whole numbers are exact.
 constexpr double ln2_high = 0x1.62e42fefa0000p-1, ln2_low = 0x1.cf79abc9e3b3ap-40;
 
@@ -137,39 +127,6 @@ StagePlan plan_stages(const TransformPipeline& pipeline, const ImageShape& input
         plan.stages.back().out_width = input.width;
     }
     return plan;
-}
-
-std::string text_of(const TransformOp& op) {
-    switch (op.kind) {
-        case resize:
-            return op.width == 0 ? fmt::format("resize {}", op.height)
-                                 : fmt::format("resize {}x{}", op.height, op.width);
-        case crop:
-            return fmt::format("crop {} pad {}", size_text(op), op.size);
-        case centre_crop:
-            return fmt::format("centre-crop {}", size_text(op));
-        case flip:
-            return fmt::format("flip {}", plain(op.high));
-        case rotate:
-            return fmt::format("rotate {}", plain(op.high));
-        case blur:
-            return fmt::format("blur {} {}-{}", op.size, op.low, op.high);
-        case cutout:
-            return fmt::format("cutout {}", op.size);
-        case normalise:
-            return op.statistics == Statistics::imagenet ? "normalise imagenet" : "normalise";
-        case mixup:
-            return fmt::format("mixup {}", op.high);
-        case cutmix:
-            return fmt::format("cutmix {}", op.high);
-    }
-    return {};
-}
-
-std::string TransformPipeline::text() const {
-    std::vector<std::string> texts;
-    for (const TransformOp& op : ops_) texts.push_back(text_of(op));
-    return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 TransformPipeline TransformPipeline::evaluation() const {
