@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -116,6 +117,10 @@ class ImageTransform {
                    std::span<const double> mean,
                    std::span<const double> std,
                    double unit = 255);
+
+    /// Makes one of what is bound already.
+    explicit ImageTransform(std::shared_ptr<const BoundTransform> bound)
+        : bound_(std::move(bound)) {}
 
     const ImageShape& input() const;   ///< shape of each image
     const ImageShape& output() const;  ///< shape of each image

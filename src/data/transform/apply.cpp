@@ -230,37 +230,6 @@ std::vector<StageDraw> ImageTransform::draw(std::span<const std::uint64_t> ids,
     return draws;
 }
 
-void ImageTransform::apply(std::span<const std::uint8_t> images,
-                           std::span<const std::uint64_t> ids,
-                           TransformKey key,
-                           PixelLayout layout,
-                           std::span<float> out,
-                           int threads) const {
-    const std::size_t in_values = bound_->input.values(), out_values = bound_->output.values();
-    expect(images.size() == ids.size() * in_values, "a row of bytes for each sample");
-    expect(out.size() == ids.size() * out_values, "room for each transformed image");
-    share_out(ids.size(), threads, [&](std::size_t begin, std::size_t end) {
-        transform_rows(*bound_,
-                       *bound_->rows,
-                       images.subspan(begin * in_values, (end - begin) * in_values),
-                       ids.subspan(begin, end - begin),
-                       key,
-                       layout,
-                       out.subspan(begin * out_values, (end - begin) * out_values));
-    });
-}
-
-void ImageTransform::apply(std::span<const float> images,
-                           std::span<const std::uint64_t> ids,
-                           TransformKey key,
-                           PixelLayout layout,
-                           std::span<float> out) const {
-    expect(images.size() == ids.size() * bound_->input.values(),
-           "a row of numbers for each sample");
-    expect(out.size() == ids.size() * bound_->output.values(), "room for each transformed image");
-    transform_rows(*bound_, *bound_->rows, images, ids, key, layout, out);
-}
-
 void ImageTransform::move_masks(std::span<const std::int64_t> masks,
                                 std::span<const std::uint64_t> ids,
                                 TransformKey key,

@@ -67,17 +67,6 @@ struct BoundTransform {
     std::size_t largest_image() const;
 };
 
-/// Does the same as apply(), one image after the other on this thread, with these row kernels. `T`
-/// is std::uint8_t or float.
-template <class T>
-void transform_rows(const BoundTransform& bound,
-                    const RowKernels& kernels,
-                    std::span<const T> images,
-                    std::span<const std::uint64_t> ids,
-                    TransformKey key,
-                    PixelLayout layout,
-                    std::span<float> out);
-
 /// Calls work(begin, end) for parts that cover [0, count) once, on `threads` threads; the caller's
 /// is one of them. Throws what the first part that failed threw, after all have ended.
 template <class Work>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+
 #include "bound.hpp"
 #include "pixel.hpp"
 
@@ -55,8 +57,8 @@ std::size_t in_values(const TransformStage& stage) {
 
 class ImageRunner {
   public:
-    ImageRunner(const BoundTransform& bound, const RowKernels& kernels, PixelLayout layout)
-        : bound_(bound), kernels_(kernels), layout_(layout) {}
+    ImageRunner(const BoundTransform& bound, PixelLayout layout)
+        : bound_(bound), kernels_(*bound.rows), layout_(layout) {}
 
     /// `image` u8 or f32 [C, H, W], `out` f32 of one output image in the layout.
     template <class T>
@@ -319,38 +321,46 @@ class ImageRunner {
     std::vector<int> places_;
 };
 
-}  // namespace
-
 template <class T>
-void transform_rows(const BoundTransform& bound,
-                    const RowKernels& kernels,
-                    std::span<const T> images,
-                    std::span<const std::uint64_t> ids,
-                    TransformKey key,
-                    PixelLayout layout,
-                    std::span<float> out) {
-    ImageRunner runner(bound, kernels, layout);
-    std::vector<StageDraw> draws(bound.plan.stages.size());
+void apply_to(const BoundTransform& bound,
+              std::span<const T> images,
+              std::span<const std::uint64_t> ids,
+              TransformKey key,
+              PixelLayout layout,
+              std::span<float> out,
+              int threads) {
     const std::size_t in_values = bound.input.values(), out_values = bound.output.values();
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-        draw_image(bound.plan, ids[i], key, draws);
-        runner.run(images.data() + i * in_values, draws, out.data() + i * out_values);
-    }
+    expect(images.size() == ids.size() * in_values,
+           std::is_same_v<T, float> ? "a row of numbers for each sample"
+                                    : "a row of bytes for each sample");
+    expect(out.size() == ids.size() * out_values, "room for each transformed image");
+    share_out(ids.size(), threads, [&](std::size_t begin, std::size_t end) {
+        ImageRunner runner(bound, layout);
+        std::vector<StageDraw> draws(bound.plan.stages.size());
+        for (std::size_t i = begin; i < end; ++i) {
+            draw_image(bound.plan, ids[i], key, draws);
+            runner.run(images.data() + i * in_values, draws, out.data() + i * out_values);
+        }
+    });
 }
 
-template void transform_rows(const BoundTransform&,
-                             const RowKernels&,
-                             std::span<const std::uint8_t>,
-                             std::span<const std::uint64_t>,
-                             TransformKey,
-                             PixelLayout,
-                             std::span<float>);
-template void transform_rows(const BoundTransform&,
-                             const RowKernels&,
-                             std::span<const float>,
-                             std::span<const std::uint64_t>,
-                             TransformKey,
-                             PixelLayout,
-                             std::span<float>);
+}  // namespace
+
+void ImageTransform::apply(std::span<const std::uint8_t> images,
+                           std::span<const std::uint64_t> ids,
+                           TransformKey key,
+                           PixelLayout layout,
+                           std::span<float> out,
+                           int threads) const {
+    apply_to(*bound_, images, ids, key, layout, out, threads);
+}
+
+void ImageTransform::apply(std::span<const float> images,
+                           std::span<const std::uint64_t> ids,
+                           TransformKey key,
+                           PixelLayout layout,
+                           std::span<float> out) const {
+    apply_to(*bound_, images, ids, key, layout, out, 1);
+}
 
 }  // namespace lockstep
