@@ -71,6 +71,35 @@ std::uint64_t staging_bytes(const DatasetIndex& index, std::optional<std::size_t
     return std::max(largest(index, &StoredBlock::stored_bytes, field), RequestLimits{}.bytes);
 }
 
+void add_place(std::vector<iovec>& places, std::span<std::byte> place) {
+    if (!place.empty()) places.push_back({place.data(), place.size()});
+}
+
+// Fills the places from `offset`, across short reads, and changes them. Returns the bytes read:
+// fewer only at the end of the file. Errors: E402.
+std::uint64_t read_into(std::span<iovec> places,
+                        int fd,
+                        std::uint64_t offset,
+                        const fs::path& path) {
+    std::uint64_t total = 0;
+    while (!places.empty()) {
+        const int count = static_cast<int>(std::min<std::size_t>(places.size(), IOV_MAX));
+        const ssize_t got = ::preadv(fd, places.data(), count, static_cast<off_t>(offset + total));
+        if (got < 0 && errno == EINTR) continue;
+        check(got >= 0, [&] { return system_error("read", path.string(), errno); });
+        if (got == 0) break;
+        total += static_cast<std::uint64_t>(got);
+        auto left = static_cast<std::size_t>(got);
+        for (; !places.empty() && left >= places[0].iov_len; places = places.subspan(1))
+            left -= places[0].iov_len;
+        if (left > 0) {
+            places[0].iov_base = static_cast<std::byte*>(places[0].iov_base) + left;
+            places[0].iov_len -= left;
+        }
+    }
+    return total;
+}
+
 }  // namespace
 
 BlockReader::BlockReader(ShardFiles& files, std::optional<std::size_t> field)
@@ -158,16 +187,16 @@ std::span<std::byte> BlockReader::place_for(const BlockRead& read, std::uint64_t
 bool BlockReader::fetch_together(const ReadRequest& request) {
     const Timed timed(stats_.read_s);
     std::uint64_t reached = request.begin;
-    scatter_.clear();
+    places_.clear();
     for (const BlockRead& read : blocks_) {
         const std::uint64_t offset = stored(read.pieces[0]).offset;
-        scatter_.add(std::span(gap_).first(offset - reached));
-        scatter_.add(read.stored);
+        add_place(places_, std::span(gap_).first(offset - reached));
+        add_place(places_, read.stored);
         reached = offset + read.stored.size();
     }
     try {
-        const std::uint64_t got = scatter_.run(
-            files_.descriptor(request.shard), request.begin, files_.path(request.shard));
+        const std::uint64_t got = read_into(
+            places_, files_.descriptor(request.shard), request.begin, files_.path(request.shard));
         if (got != request.end - request.begin) return false;
     } catch (const Error&) {
         return false;
@@ -319,27 +348,6 @@ Error BlockReader::damaged(std::size_t field, std::size_t number, const std::str
                  why,
                  restoring("copy the file") +
                      "; 'lockstep train' with --on-bad-data mask leaves these samples out");
-}
-
-std::uint64_t ScatterRead::run(int fd, std::uint64_t offset, const fs::path& path) {
-    std::uint64_t total = 0;
-    for (auto next = places_.begin(); next != places_.end();) {
-        const auto count = std::min<std::ptrdiff_t>(places_.end() - next, IOV_MAX);
-        const ssize_t got =
-            ::preadv(fd, &*next, static_cast<int>(count), static_cast<off_t>(offset + total));
-        if (got < 0 && errno == EINTR) continue;
-        check(got >= 0, [&] { return system_error("read", path.string(), errno); });
-        if (got == 0) break;
-        total += static_cast<std::uint64_t>(got);
-        auto left = static_cast<std::size_t>(got);
-        while (next != places_.end() && left >= next->iov_len) left -= (next++)->iov_len;
-        if (left > 0) {
-            next->iov_base = static_cast<std::byte*>(next->iov_base) + left;
-            next->iov_len -= left;
-        }
-    }
-    places_.clear();
-    return total;
 }
 
 }  // namespace lockstep

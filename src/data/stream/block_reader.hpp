@@ -23,22 +23,6 @@
 
 namespace lockstep {
 
-/// A list of destinations of consecutive bytes of a file; reused. One thread.
-class ScatterRead {
-  public:
-    void clear() { places_.clear(); }
-    void add(std::span<std::byte> place) {
-        if (!place.empty()) places_.push_back({place.data(), place.size()});
-    }
-
-    /// Fills and removes the places, from `offset`, across short reads. Returns the bytes read:
-    /// fewer only at the end of the file. Errors: E402.
-    std::uint64_t run(int fd, std::uint64_t offset, const fs::path& path);
-
-  private:
-    std::vector<iovec> places_;
-};
-
 /// Called for a block whose bytes cannot be read.
 using OnBadBlock = std::function<void(const BlockPiece&, const Error&)>;
 
@@ -109,7 +93,7 @@ class BlockReader {
     Decoder decoder_;
     std::vector<std::byte> stored_, decoded_, gap_;
     std::vector<BlockRead> blocks_;  // blocks of the current request
-    ScatterRead scatter_;
+    std::vector<iovec> places_;      // for consecutive bytes of a file
     StreamStats stats_;
 };
 
