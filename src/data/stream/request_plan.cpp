@@ -288,38 +288,35 @@ bool is_about_data(const Error& error) {
 void BadBlocks::add(const BlockPiece& piece, const Error& error) {
     const std::scoped_lock lock(mutex_);
     if (!known_.insert({piece.field, piece.block}).second) return;
-    const ErrorKind kind = kind_of(error);
-    if (kind == ErrorKind::file_missing || kind == ErrorKind::file_forbidden)
-        return warn_of_shard(files_.index().stored_blocks(piece.field)[piece.block].shard, error);
-    if (++warnings_ <= most_warnings) warn_of_block(piece, error);
-    if (warnings_ == most_warnings)
-        here(Level::warn, "{} blocks are bad; further ones are only counted", most_warnings);
-}
-
-void BadBlocks::warn_of_shard(std::uint32_t shard, const Error& error) {
-    if (!closed_.insert(shard).second) return;
-    const Shard& closed = files_.index().shards()[shard];
-    here(Level::warn,
-         "samples {} to {} are masked: error {}: {}",
-         grouped(closed.first_sample),
-         grouped(closed.first_sample + closed.samples - 1),
-         error.code(),
-         error.what());
-}
-
-void BadBlocks::warn_of_block(const BlockPiece& piece, const Error& error) const {
     const auto& blocks = files_.index().stored_blocks(piece.field);
     const StoredBlock& block = blocks[piece.block];
-    here(Level::warn,
-         "samples {} to {} are masked: '{}', field '{}', block {} at offset {}: error {}: {}",
-         grouped(block.first_row),
-         grouped(block.first_row + block.rows - 1),
-         files_.path(block.shard).string(),
-         files_.index().fields()[piece.field].name,
-         number_in_shard(blocks, piece.block),
-         grouped(block.offset),
-         error.code(),
-         error.why().empty() ? error.what() : error.why());
+    const auto masked = [](std::uint64_t first, std::uint64_t samples) {
+        return fmt::format(
+            "samples {} to {} are masked", grouped(first), grouped(first + samples - 1));
+    };
+    const ErrorKind kind = kind_of(error);
+    if (kind == ErrorKind::file_missing || kind == ErrorKind::file_forbidden) {
+        const Shard& shard = files_.index().shards()[block.shard];
+        if (closed_.insert(block.shard).second)
+            here(Level::warn,
+                 "{}: error {}: {}",
+                 masked(shard.first_sample, shard.samples),
+                 error.code(),
+                 error.what());
+        return;
+    }
+    if (++warnings_ <= most_warnings)
+        here(Level::warn,
+             "{}: '{}', field '{}', block {} at offset {}: error {}: {}",
+             masked(block.first_row, block.rows),
+             files_.path(block.shard).string(),
+             files_.index().fields()[piece.field].name,
+             number_in_shard(blocks, piece.block),
+             grouped(block.offset),
+             error.code(),
+             error.why().empty() ? error.what() : error.why());
+    if (warnings_ == most_warnings)
+        here(Level::warn, "{} blocks are bad; further ones are only counted", most_warnings);
 }
 
 std::vector<FieldBlock> blocks_of_part(const DatasetIndex& index, int part, int parts) {

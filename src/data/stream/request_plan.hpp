@@ -156,9 +156,6 @@ class BadBlocks {
     void add(const BlockPiece& piece, const Error& error);
 
   private:
-    void warn_of_shard(std::uint32_t shard, const Error& error);
-    void warn_of_block(const BlockPiece& piece, const Error& error) const;
-
     const ShardFiles& files_;
     std::mutex mutex_;
     std::size_t warnings_ = 0;
