@@ -106,11 +106,10 @@ class Assembler {
     double take_seconds() { return std::exchange(busy_s_, 0); }
 
   private:
-    // Where a lane is.
+    // Where a lane is. The slab's own window is another one as soon as it is freed.
     struct Current {
         const Slab* slab = nullptr;
-        std::uint64_t epoch = 0;
-        LaneRange range;
+        EpochWindow window;
     };
     // Rows of one window that lie side by side in the batch.
     struct Found {
@@ -122,8 +121,9 @@ class Assembler {
         for (std::uint64_t position = part.begin; position < part.end;) {
             const Current* const current = window_at(step.position.epoch, part.lane, position);
             if (!current) return false;
-            const std::uint64_t end = std::min(part.end, current->range.end);
-            found_.push_back({current->slab, position - current->range.begin, end - position});
+            const LaneRange& range = current->window.range;
+            const std::uint64_t end = std::min(part.end, range.end);
+            found_.push_back({current->slab, position - range.begin, end - position});
             position = end;
         }
         return true;
@@ -131,9 +131,7 @@ class Assembler {
 
     const Current* window_at(std::uint64_t epoch, int lane, std::uint64_t position) {
         Current& current = lanes_[static_cast<std::size_t>(lane)];
-        if (current.slab && current.epoch == epoch && position >= current.range.begin &&
-            position < current.range.end)
-            return &current;
+        if (current.window.holds(epoch, position)) return &current;
         const Slab* slab = windows_.find(epoch, lane, position);
         if (slab) {
             left_.push_back(lane);
@@ -146,7 +144,7 @@ class Assembler {
             waited_s_ += now_s() - since;
         }
         if (!slab) return nullptr;
-        current = {slab, epoch, slab->window.range};
+        current = {slab, slab->window};
         return &current;
     }
 
@@ -161,8 +159,8 @@ class Assembler {
         }
         found_.clear();
         for (const int lane : left_) {
-            const Current& current = lanes_[static_cast<std::size_t>(lane)];
-            windows_.leave(current.epoch, lane, current.range.begin);
+            const EpochWindow& window = lanes_[static_cast<std::size_t>(lane)].window;
+            windows_.leave(window.order->epoch(), lane, window.range.begin);
         }
         left_.clear();
     }

@@ -125,8 +125,7 @@ const RequestPlan& WindowPool::plan_ahead(const PlannedWindow& planned) {
 
 void WindowPool::issue(Slab& slab, PlannedWindow planned) {
     const std::scoped_lock lock(mutex_);
-    slab.window = std::move(planned.window);
-    slab.shared = std::move(planned.shared);
+    static_cast<PlannedWindow&>(slab) = std::move(planned);
     slab.is_ready = false;
     slab.error = nullptr;
     lanes_[static_cast<std::size_t>(slab.window.range.lane)].push_back(&slab);

@@ -26,15 +26,14 @@ struct PlannedWindow {
     SharedRows shared;
 };
 
-/// One window's rows, by field, as stored; and their places by the lane's positions.
-struct Slab {
+/// One window's rows, by field, as stored; and their places by the lane's positions. What it shares
+/// is there until it is loaded.
+struct Slab : PlannedWindow {
     std::vector<std::span<std::byte>> fields;
     std::vector<std::uint32_t> permutation;  ///< row of each lane position of the window
     std::vector<std::uint64_t> samples;      ///< global number at each lane position
     std::vector<std::uint8_t> valid;         ///< at each lane position; empty: all are
-    EpochWindow window;
-    SharedRows shared;             ///< until it is loaded
-    std::vector<RowRun> bad_rows;  ///< masked rows
+    std::vector<RowRun> bad_rows;            ///< masked rows
     std::exception_ptr error;
     bool is_ready = false;
 };
