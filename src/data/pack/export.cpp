@@ -45,14 +45,9 @@ class NpyFile {
     UniqueFd fd_;
 };
 
-// [first, last) of consecutive samples.
-struct SampleRange {
-    std::uint64_t first = 0, last = 0;
-};
-
-std::vector<SampleRange> ranges_of(const std::vector<std::uint64_t>& samples, std::uint64_t all) {
+std::vector<RowRun> runs_of(const std::vector<std::uint64_t>& samples, std::uint64_t all) {
     if (samples.empty()) return {{0, all}};
-    std::vector<SampleRange> ranges;
+    std::vector<RowRun> runs;
     for (const std::uint64_t sample : samples) {
         check(sample < all, [&] {
             return Error("E102",
@@ -60,32 +55,32 @@ std::vector<SampleRange> ranges_of(const std::vector<std::uint64_t>& samples, st
                          fmt::format("the data set has samples 0 to {}", grouped(all - 1)),
                          "give numbers in that range");
         });
-        if (!ranges.empty() && ranges.back().last == sample)
-            ++ranges.back().last;
+        if (!runs.empty() && runs.back().first + runs.back().rows == sample)
+            ++runs.back().rows;
         else
-            ranges.push_back({sample, sample + 1});
+            runs.push_back({sample, 1});
     }
-    return ranges;
+    return runs;
 }
 
-// Appends the rows of a range to the files of all fields; calls `tell` with rows that were added.
-void write_range(const std::shared_ptr<const DatasetIndex>& index,
-                 const SampleRange& range,
-                 std::vector<NpyFile>& files,
-                 const std::function<void(std::uint64_t)>& tell) {
+// Appends the rows of a run to the files of all fields; calls `tell` with rows that were added.
+void write_run(const std::shared_ptr<const DatasetIndex>& index,
+               const RowRun& run,
+               std::vector<NpyFile>& files,
+               const std::function<void(std::uint64_t)>& tell) {
     const std::uint64_t usual = usual_batch_bytes / index->manifest().bytes_per_sample();
-    const std::uint64_t at_once = std::clamp<std::uint64_t>(usual, 1, range.last - range.first);
+    const std::uint64_t at_once = std::clamp<std::uint64_t>(usual, 1, run.rows);
     const StreamOptions options{.order = OrderKind::sequential,
                                 .batch = static_cast<std::int64_t>(at_once)};
-    BatchStream stream(index, options, {0, range.first});
-    for (std::uint64_t at = range.first; at < range.last;) {
+    BatchStream stream(index, options, {0, run.first});
+    for (std::uint64_t done = 0; done < run.rows;) {
         const Batch batch = stream.next();
-        const std::uint64_t rows =
-            std::min<std::uint64_t>(batch.sample_ids.size(), range.last - at);
-        expect(rows > 0 && batch.sample_ids[0] == at, "sequential order is the stored one");
+        const auto rows = std::min<std::uint64_t>(batch.sample_ids.size(), run.rows - done);
+        expect(rows > 0 && batch.sample_ids[0] == run.first + done,
+               "sequential order is the stored one");
         for (std::size_t f = 0; f < files.size(); ++f)
             files[f].append(batch.fields[f].first(rows * index->fields()[f].bytes_per_sample()));
-        at += rows;
+        done += rows;
         tell(rows);
     }
 }
@@ -96,9 +91,9 @@ void export_dataset(std::shared_ptr<const DatasetIndex> index,
                     const ExportOptions& options,
                     const ExportReport& report) {
     check_is_free(options.output);
-    const std::vector<SampleRange> ranges = ranges_of(options.samples, index->samples());
+    const std::vector<RowRun> runs = runs_of(options.samples, index->samples());
     std::uint64_t done = 0, total = 0;
-    for (const SampleRange& range : ranges) total += range.last - range.first;
+    for (const RowRun& run : runs) total += run.rows;
     Workspace workspace(options.output);
     check_room(workspace.path(),
                total * index->manifest().bytes_per_sample(),
@@ -107,8 +102,8 @@ void export_dataset(std::shared_ptr<const DatasetIndex> index,
                "use another file system, or export some samples only");
     std::vector<NpyFile> files;
     for (const Field& field : index->fields()) files.emplace_back(workspace.path(), field, total);
-    for (const SampleRange& range : ranges)
-        write_range(index, range, files, [&](std::uint64_t rows) {
+    for (const RowRun& run : runs)
+        write_run(index, run, files, [&](std::uint64_t rows) {
             done += rows;
             if (report) report(done);
         });

@@ -83,14 +83,14 @@ StageKind stage_kind(TransformKind kind) {
     return kind == TransformKind::blur ? StageKind::blur : StageKind::window;
 }
 
-TransformStage new_stage(const TransformOp& op, const ImageShape& input) {
-    TransformStage stage;
-    stage.kind = stage_kind(op.kind);
-    stage.channels = input.channels;
-    stage.in_height = input.height;
-    stage.in_width = input.width;
-    stage.radius = op.kind == TransformKind::blur ? op.size / 2 : 0;
-    return stage;
+TransformStage new_stage(const TransformOp& op, const ImageShape& input, const ImageShape& output) {
+    return {.kind = stage_kind(op.kind),
+            .channels = input.channels,
+            .in_height = input.height,
+            .in_width = input.width,
+            .out_height = output.height,
+            .out_width = output.width,
+            .radius = op.kind == TransformKind::blur ? op.size / 2 : 0};
 }
 
 /// Returns true if the last stage can take the step too: a window that has not cut anything out
@@ -114,18 +114,14 @@ StagePlan plan_stages(const TransformPipeline& pipeline, const ImageShape& input
         const TransformOp& op = pipeline.ops()[i];
         const ImageShape after = shape_after(op, shape);
         if (op.kind < TransformKind::normalise) {
-            if (!can_join(plan, op.kind)) plan.stages.push_back(new_stage(op, shape));
+            if (!can_join(plan, op.kind)) plan.stages.push_back(new_stage(op, shape, after));
             plan.stages.back().out_height = after.height;
             plan.stages.back().out_width = after.width;
             plan.ops.push_back({op, i, plan.stages.size() - 1, shape});
         }
         shape = after;
     }
-    if (plan.stages.empty()) {
-        plan.stages.push_back(new_stage(TransformOp{}, input));
-        plan.stages.back().out_height = input.height;
-        plan.stages.back().out_width = input.width;
-    }
+    if (plan.stages.empty()) plan.stages.push_back(new_stage(TransformOp{}, input, input));
     return plan;
 }
 
