@@ -170,38 +170,33 @@ Step StepWalk::next() {
 WindowWalk::WindowWalk(std::vector<RowBlock> blocks,
                        const StreamOptions& options,
                        StreamPosition start)
-    : steps_(std::move(blocks), options, start), step_(steps_.next()) {
-    last_.resize(static_cast<std::size_t>(step_.order->lanes()));
-    begin_part(0);
-}
+    : steps_(std::move(blocks), options, start),
+      step_(steps_.next()),
+      epoch_(step_.position.epoch),
+      last_(static_cast<std::size_t>(step_.order->lanes())) {}
 
-void WindowWalk::begin_part(std::size_t part) {
-    part_ = part;
-    if (part < step_.slice.size()) reached_ = step_.slice[part].begin;
-}
-
-bool WindowWalk::advance() {
-    const std::uint64_t epoch = step_.position.epoch;
-    if (part_ < step_.slice.size() && reached_ >= step_.slice[part_].end) begin_part(part_ + 1);
-    while (part_ >= step_.slice.size()) {
-        step_ = steps_.next();
-        // An epoch begun and ended without a sample: so are all others.
-        if (step_.position.epoch > epoch + 1) return false;
-        begin_part(0);
-    }
-    return true;
+void WindowWalk::add_windows_of(const Step& step) {
+    for (const LaneRange& part : step.slice)
+        for (std::uint64_t position = part.begin; position < part.end;) {
+            EpochWindow& last = last_[static_cast<std::size_t>(part.lane)];
+            if (!last.holds(step.position.epoch, position)) {
+                last = {step.order, step.order->window_at(part.lane, position)};
+                queued_.push_back(last);
+            }
+            position = last.range.end;
+        }
 }
 
 std::optional<EpochWindow> WindowWalk::next() {
-    while (advance()) {
-        const LaneRange& part = step_.slice[part_];
-        EpochWindow& last = last_[static_cast<std::size_t>(part.lane)];
-        const bool is_new = !last.holds(step_.position.epoch, reached_);
-        if (is_new) last = {step_.order, step_.order->window_at(part.lane, reached_)};
-        reached_ = std::min(last.range.end, part.end);
-        if (is_new) return last;
+    for (; queued_.empty(); step_ = steps_.next()) {
+        // An epoch begun and ended without a sample: so are all others.
+        if (step_.position.epoch > epoch_ + 1) return {};
+        add_windows_of(step_);
+        if (step_.rows > 0) epoch_ = step_.position.epoch;
     }
-    return {};
+    EpochWindow first = std::move(queued_.front());
+    queued_.pop_front();
+    return first;
 }
 
 std::set<int> lanes_held(const std::vector<RowBlock>& blocks,

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <future>
 #include <memory>
 #include <optional>
@@ -63,14 +64,13 @@ class WindowWalk {
     std::size_t lanes() const { return last_.size(); }
 
   private:
-    bool advance();
-    void begin_part(std::size_t part);
+    void add_windows_of(const Step& step);
 
     StepWalk steps_;
-    Step step_;
-    std::size_t part_ = 0;           // part of the step's slice
-    std::uint64_t reached_ = 0;      // lane position within that part
-    std::vector<EpochWindow> last_;  // by lane
+    Step step_;                       // whose windows come next
+    std::uint64_t epoch_;             // of the last step with rows of this rank
+    std::vector<EpochWindow> last_;   // by lane
+    std::deque<EpochWindow> queued_;  // of the steps before
 };
 
 /// Returns the lanes on which this rank may hold a window.
