@@ -132,14 +132,14 @@ std::vector<float> transform_on(const KernelGpu& gpu,
     const auto out = gpu.room<float>(values);
     const std::vector<StageLaunch> launches =
         plan_launches(transform,
-                      {.images = images.data(),
+                      {.bytes = images.data(),
+                       .out = out.data(),
                        .draws = draws.data(),
                        .mean = mean.data(),
                        .scale = scale.data(),
-                       .scratch = {first.data(), second.data()},
-                       .out = out.data(),
                        .layout = test.layout,
-                       .count = images_of_check});
+                       .images = images_of_check},
+                      {first.data(), second.data()});
     gpu.run<TransformEntryPoint>(
         transform_entry_point, launches.data(), static_cast<int>(launches.size()));
     return gpu.values(out, values);

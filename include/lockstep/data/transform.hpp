@@ -5,6 +5,7 @@
 
 #include "lockstep/data/transform_launch.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -183,19 +184,12 @@ class ImageTransform {
 /// Returns the labels of a leaf after mixing. `labels` i64 [n], `rows` from mix_rows().
 MixedLabels mix_labels(std::span<const std::int64_t> labels, std::span<const MixRow> rows);
 
-/// A device's memory for a batch; the caller allocates all of it.
-struct DeviceBatch {
-    const std::uint8_t* images = nullptr;  ///< u8 [n, C, H, W]
-    const float* numbers = nullptr;        ///< f32 [n, C, H, W] in place of `images`
-    const StageDraw* draws = nullptr;      ///< result of draw()
-    const float *mean = nullptr, *scale = nullptr;
-    float* scratch[2] = {};  ///< scratch_values() floats each; may be null if that is 0
-    float* out = nullptr;
-    PixelLayout layout = PixelLayout::nchw;
-    std::int64_t count = 0;  ///< n
-};
-
-/// Returns the stages over a batch, for the entry point of liblockstep_cuda.so.
-std::vector<StageLaunch> plan_launches(const ImageTransform& transform, const DeviceBatch& batch);
+/// Returns the stages over a batch, for the entry point of liblockstep_cuda.so. `batch` is as one
+/// stage would do it all: `bytes` or `floats`, `draws` (the result of draw()), `mean`, `scale`,
+/// `out`, `layout`, and the number of images. `scratch`: scratch_values() floats each; may be null
+/// if that is 0. The caller allocates all memory on the device.
+std::vector<StageLaunch> plan_launches(const ImageTransform& transform,
+                                       const StageLaunch& batch,
+                                       std::array<float*, 2> scratch = {});
 
 }  // namespace lockstep

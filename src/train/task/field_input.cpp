@@ -241,15 +241,15 @@ class ImageInput : public FieldInput {
         const at::Tensor scale = uploaded(stage, transform_.scale());
         stage.transform(
             plan_launches(transform_,
-                          {.images = has_bytes() ? stored.data_ptr<std::uint8_t>() : nullptr,
-                           .numbers = has_bytes() ? nullptr : stored.data_ptr<float>(),
+                          {.bytes = has_bytes() ? stored.data_ptr<std::uint8_t>() : nullptr,
+                           .floats = has_bytes() ? nullptr : stored.data_ptr<float>(),
+                           .out = images.data_ptr<float>(),
                            .draws = static_cast<const StageDraw*>(draws.data_ptr()),
                            .mean = static_cast<const float*>(mean.data_ptr()),
                            .scale = static_cast<const float*>(scale.data_ptr()),
-                           .scratch = {rooms[0].data_ptr<float>(), rooms[1].data_ptr<float>()},
-                           .out = images.data_ptr<float>(),
                            .layout = PixelLayout::nhwc,
-                           .count = count}));
+                           .images = count},
+                          {rooms[0].data_ptr<float>(), rooms[1].data_ptr<float>()}));
         return images;
     }
 

@@ -72,9 +72,9 @@ inline void run_on_host(const StageLaunch& launch) {
     });
 }
 
-/// Of `batch`, which has the images or numbers alone, by the kernels' own source.
+/// Of `batch`, which has the bytes or floats alone, by the kernels' own source.
 inline std::vector<float> by_kernels(const ImageTransform& transform,
-                                     DeviceBatch batch,
+                                     StageLaunch batch,
                                      std::span<const std::uint64_t> ids,
                                      TransformKey key,
                                      PixelLayout layout) {
@@ -84,12 +84,11 @@ inline std::vector<float> by_kernels(const ImageTransform& transform,
     batch.draws = draws.data();
     batch.mean = transform.mean().data();
     batch.scale = transform.scale().data();
-    batch.scratch[0] = first.data();
-    batch.scratch[1] = second.data();
     batch.out = out.data();
     batch.layout = layout;
-    batch.count = static_cast<std::int64_t>(ids.size());
-    for (const StageLaunch& launch : plan_launches(transform, batch)) run_on_host(launch);
+    batch.images = static_cast<std::int64_t>(ids.size());
+    for (const StageLaunch& launch : plan_launches(transform, batch, {first.data(), second.data()}))
+        run_on_host(launch);
     return out;
 }
 

@@ -56,7 +56,7 @@ RC_GTEST_PROP(TransformKernel, GivesTheBitsOfTheCpu, ()) {
     const TransformKey key{*rc::gen::arbitrary<std::uint64_t>(), 1};
     for (const PixelLayout layout : {PixelLayout::nchw, PixelLayout::nhwc})
         RC_ASSERT(
-            bits(by_kernels(transform, {.images = images.bytes.data()}, images.ids, key, layout)) ==
+            bits(by_kernels(transform, {.bytes = images.bytes.data()}, images.ids, key, layout)) ==
             bits(applied(transform, images, key, layout)));
 }
 
@@ -66,7 +66,7 @@ TEST(TransformKernel, GivesTheBitsOfTheCpuForThePresets) {
         const ImageTransform transform = bound(text, images.shape);
         EXPECT_EQ(
             bits(by_kernels(
-                transform, {.images = images.bytes.data()}, images.ids, {5, 6}, PixelLayout::nhwc)),
+                transform, {.bytes = images.bytes.data()}, images.ids, {5, 6}, PixelLayout::nhwc)),
             bits(applied(transform, images, {5, 6}, PixelLayout::nhwc)))
             << text;
     }
@@ -101,12 +101,12 @@ TEST(TransformKernel, StridesOverMoreElementsThanThreads) {
     const auto draws = transform.draw(images.ids, {});
     std::vector<float> out(200);
     const auto launches = plan_launches(transform,
-                                        {.images = images.bytes.data(),
+                                        {.bytes = images.bytes.data(),
+                                         .out = out.data(),
                                          .draws = draws.data(),
                                          .mean = transform.mean().data(),
                                          .scale = transform.scale().data(),
-                                         .out = out.data(),
-                                         .count = 2});
+                                         .images = 2});
     for (int block = 0; block < 3; ++block)
         for (int thread = 0; thread < 7; ++thread)
             pixel::stage_thread(launches[0], block, thread, 3, 7);

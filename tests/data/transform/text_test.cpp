@@ -327,7 +327,7 @@ TEST(NumberTransform, GivesTheBitsOfTheCpuInKernels) {
     for (const char* text : pipelines) {
         const ImageTransform transform = bound(text, images.shape);
         const std::vector<float> out = by_kernels(
-            transform, {.numbers = numbers.data()}, images.ids, {7, 3}, PixelLayout::nhwc);
+            transform, {.floats = numbers.data()}, images.ids, {7, 3}, PixelLayout::nhwc);
         std::vector<float> expected(out.size());
         transform.apply(
             std::span<const float>(numbers), images.ids, {7, 3}, PixelLayout::nhwc, expected);
