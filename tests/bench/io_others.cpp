@@ -126,14 +126,14 @@ std::vector<RowSpan> calls_of(const DatasetIndex& index, std::uint64_t most_rows
     return calls;
 }
 
-Pass run_h5dread(const IoBench& bench, int threads, std::uint64_t most_rows) {
+IoRow run_h5dread(const IoBench& bench, int threads, std::uint64_t most_rows) {
     const std::vector<RowSpan> calls = calls_of(*bench.index, most_rows);
     std::atomic<std::uint64_t> taken{0};
     const std::uint64_t total = calls.size() * bench.hot_repeats();
-    Pass pass;
+    IoRow pass;
     pass.bytes = bench.portion.decoded_bytes * bench.hot_repeats();
     pass.stored_bytes = bench.portion.stored_bytes * bench.hot_repeats();
-    pass.seconds = timed_threads(threads, [&](int thread) -> std::function<void()> {
+    pass.best_s = timed_threads(threads, [&](int thread) -> std::function<void()> {
         auto datasets = std::make_shared<Datasets>(*bench.index);
         return [&, datasets, ring = Ring(bench.ring_part(thread, threads))]() mutable {
             const h5::QuietErrors quiet;
@@ -150,12 +150,12 @@ Pass run_h5dread(const IoBench& bench, int threads, std::uint64_t most_rows) {
 // The same in every pass, so that the compiler may not drop the copy.
 std::atomic<unsigned char> sink;
 
-Pass run_copy(const IoBench& bench, std::span<const std::byte> source, int threads) {
+IoRow run_copy(const IoBench& bench, std::span<const std::byte> source, int threads) {
     const std::uint64_t pieces = source.size() / copy_piece, total = pieces * bench.hot_repeats();
     std::atomic<std::uint64_t> taken{0};
-    Pass pass;
+    IoRow pass;
     pass.bytes = total * copy_piece;
-    pass.seconds = timed_threads(threads, [&](int thread) -> std::function<void()> {
+    pass.best_s = timed_threads(threads, [&](int thread) -> std::function<void()> {
         std::byte* const out = bench.ring_part(thread, threads).data();
         return [&, out] {
             for (std::uint64_t n = taken++; n < total; n = taken++) {
@@ -190,12 +190,12 @@ std::uint64_t rows_of_epoch(BatchStream& stream) {
     }
 }
 
-Pass run_resident(const IoBench& bench,
-                  const std::shared_ptr<const ResidentRows>& resident,
-                  int threads) {
+IoRow run_resident(const IoBench& bench,
+                   const std::shared_ptr<const ResidentRows>& resident,
+                   int threads) {
     std::atomic<std::uint64_t> rows{0};
-    Pass pass;
-    pass.seconds = timed_threads(threads, [&](int thread) -> std::function<void()> {
+    IoRow pass;
+    pass.best_s = timed_threads(threads, [&](int thread) -> std::function<void()> {
         auto stream = std::make_shared<BatchStream>(rank_stream(bench, resident, thread, threads));
         rows_of_epoch(*stream);
         return [&, stream] {
@@ -206,10 +206,10 @@ Pass run_resident(const IoBench& bench,
     return pass;
 }
 
-Json row_of(const char* way, int threads, const Pass& pass) {
+Json row_of(const char* way, int threads, const IoRow& pass) {
     Json row = {{"way", way}, {"cache", "hot"}, {"threads", threads}};
-    row["mb_per_s"] = static_cast<double>(pass.bytes) / pass.seconds / 1e6;
-    row["stored_mb_per_s"] = static_cast<double>(pass.stored_bytes) / pass.seconds / 1e6;
+    row["mb_per_s"] = static_cast<double>(pass.bytes) / pass.best_s / 1e6;
+    row["stored_mb_per_s"] = static_cast<double>(pass.stored_bytes) / pass.best_s / 1e6;
     return row;
 }
 
@@ -247,10 +247,11 @@ void OtherWays::add_pass(Json& results) const {
                            threads,
                            run_h5dread(bench_, threads, static_cast<std::uint64_t>(plan_.batch))));
         }
-        results.push_back(
-            row_of("blocks, no hashes",
-                   threads,
-                   run_way(unhashed_, IoWay::blocks, threads, unhashed_.hot_repeats())));
+        results.push_back(row_of(
+            "blocks, no hashes",
+            threads,
+            run_way(
+                unhashed_, {.way = IoWay::blocks, .threads = threads}, unhashed_.hot_repeats())));
         results.push_back(row_of("resident", threads, run_resident(bench_, resident_, threads)));
     }
 }

@@ -43,13 +43,6 @@ struct Portion {
 /// Returns as many rows as fit into `limit_bytes`, decoded; at least one block.
 Portion first_rows(const DatasetIndex& index, std::uint64_t limit_bytes);
 
-/// The result of one timed pass.
-struct Pass {
-    double seconds = 0, first_s = 0;
-    std::uint64_t bytes = 0, stored_bytes = 0;
-    StreamStats spent;
-};
-
 /// The common data of the methods; made once.
 struct IoBench {
     IoBench(std::shared_ptr<const DatasetIndex> opened, const IoPlan& plan_of);
@@ -66,8 +59,9 @@ struct IoBench {
     Pages ring;  ///< its pages are already mapped
 };
 
-/// Reads the portion `repeats` times in all with `threads`.
-Pass run_way(const IoBench& bench, IoWay way, int threads, std::uint64_t repeats);
+/// Reads the portion `repeats` times in all by the way and with the threads of `row`. Returns it
+/// with the results of this pass.
+IoRow run_way(const IoBench& bench, IoRow row, std::uint64_t repeats);
 
 /// Calls prepare(thread) on each of `threads` threads; when all are done, calls what they returned
 /// and returns the seconds from the first that begins to the last that ends. Each has a processor

@@ -27,17 +27,16 @@ namespace {
 
 // Threads take pieces one by one, in `repeats` rounds over all.
 
-Pass run_pread(const IoBench& bench, int threads, std::uint64_t repeats) {
+IoRow run_pread(const IoBench& bench, IoRow row, std::uint64_t repeats) {
     const std::vector<FilePiece>& pieces = bench.portion.files;
     const std::uint64_t total = pieces.size() * repeats;
     std::atomic<std::uint64_t> taken{0};
     ShardFiles files(bench.index);
-    Pass pass;
-    pass.stored_bytes = bench.portion.stored_bytes * repeats;
-    pass.seconds = timed_threads(threads, [&](int thread) -> std::function<void()> {
+    row.stored_bytes = bench.portion.stored_bytes * repeats;
+    row.best_s = timed_threads(row.threads, [&](int thread) -> std::function<void()> {
         for (std::uint32_t shard = 0; shard < bench.index->shards().size(); ++shard)
             files.descriptor(shard);
-        return [&, ring = Ring(bench.ring_part(thread, threads))]() mutable {
+        return [&, ring = Ring(bench.ring_part(thread, row.threads))]() mutable {
             for (std::uint64_t n = taken++; n < total; n = taken++) {
                 const FilePiece& piece = pieces[n % pieces.size()];
                 read_at(files.descriptor(piece.shard),
@@ -47,54 +46,52 @@ Pass run_pread(const IoBench& bench, int threads, std::uint64_t repeats) {
             }
         };
     });
-    return pass;
+    return row;
 }
 
-Pass run_blocks(const IoBench& bench, int threads, std::uint64_t repeats) {
+IoRow run_blocks(const IoBench& bench, IoRow row, std::uint64_t repeats) {
     const std::vector<RowSpan>& spans = bench.portion.spans;
     const std::uint64_t total = spans.size() * repeats;
     std::atomic<std::uint64_t> taken{0};
     ShardFiles files(bench.index);
     std::mutex mutex;
-    Pass pass;
-    pass.bytes = bench.portion.decoded_bytes * repeats;
-    pass.stored_bytes = bench.portion.stored_bytes * repeats;
-    pass.seconds = timed_threads(threads, [&](int thread) -> std::function<void()> {
+    row.bytes = bench.portion.decoded_bytes * repeats;
+    row.stored_bytes = bench.portion.stored_bytes * repeats;
+    row.best_s = timed_threads(row.threads, [&](int thread) -> std::function<void()> {
         auto reader = std::make_shared<BlockReader>(files);
-        return [&, reader, ring = Ring(bench.ring_part(thread, threads))]() mutable {
+        return [&, reader, ring = Ring(bench.ring_part(thread, row.threads))]() mutable {
             for (std::uint64_t n = taken++; n < total; n = taken++) {
                 const auto& [field, shard, first, rows] = spans[n % spans.size()];
                 const std::size_t row_bytes = bench.index->fields()[field].bytes_per_sample();
                 reader->read_rows(field, first, rows, ring.next(rows * row_bytes));
             }
             const std::scoped_lock lock(mutex);
-            pass.spent += reader->take_stats();
+            row.spent += reader->take_stats();
         };
     });
-    pass.spent.io_threads = threads;
-    return pass;
+    row.spent.io_threads = row.threads;
+    return row;
 }
 
-Pass run_stream(const IoBench& bench, int threads, std::uint64_t repeats) {
+IoRow run_stream(const IoBench& bench, IoRow row, std::uint64_t repeats) {
     const std::uint64_t wanted = bench.portion.rows * repeats;
-    Pass pass;
     const double since = now_s();
     StreamOptions options;
     options.batch = bench.plan.batch;
-    options.io_threads = threads;
+    options.io_threads = row.threads;
     options.memory_bytes = bench.plan.memory_bytes;
     BatchStream stream(bench.index, options);
     std::uint64_t rows = 0;
     while (rows < wanted) {
         const Batch batch = stream.next();
-        if (rows == 0) pass.first_s = now_s() - since;
+        if (rows == 0) row.first_s = now_s() - since;
         rows += batch.sample_ids.size();
     }
-    pass.seconds = now_s() - since;
-    pass.spent = stream.stats();
-    pass.bytes = rows * bench.index->manifest().bytes_per_sample();
-    pass.stored_bytes = pass.spent.bytes_read;
-    return pass;
+    row.best_s = now_s() - since;
+    row.spent = stream.stats();
+    row.bytes = rows * bench.index->manifest().bytes_per_sample();
+    row.stored_bytes = row.spent.bytes_read;
+    return row;
 }
 
 // One line of the result while it is being measured.
@@ -124,17 +121,6 @@ std::vector<Lane> lanes_of(const IoBench& bench, IoMeasurements& measured) {
     return lanes;
 }
 
-void keep_best(Lane& lane, const Pass& pass) {
-    lane.seconds.push_back(pass.seconds);
-    IoRow& row = lane.row;
-    if (row.best_s > 0 && pass.seconds >= row.best_s) return;
-    row.best_s = pass.seconds;
-    row.bytes = pass.bytes;
-    row.stored_bytes = pass.stored_bytes;
-    row.first_s = pass.first_s;
-    row.spent = pass.spent;
-}
-
 void run_lane(const IoBench& bench, Lane& lane, IoMeasurements& measured) {
     const IoRow& row = lane.row;
     const bool is_cold = row.state == CacheState::cold;
@@ -145,14 +131,18 @@ void run_lane(const IoBench& bench, Lane& lane, IoMeasurements& measured) {
         if (left > 0.05 && std::ranges::find(measured.notes, note) == measured.notes.end())
             measured.notes.push_back(note);
     }
-    keep_best(lane, run_way(bench, row.way, row.threads, is_cold ? 1 : bench.hot_repeats()));
+    const IoRow pass = run_way(bench,
+                               {.way = row.way, .state = row.state, .threads = row.threads},
+                               is_cold ? 1 : bench.hot_repeats());
+    lane.seconds.push_back(pass.best_s);
+    if (row.best_s == 0 || pass.best_s < row.best_s) lane.row = pass;
 }
 
 void run_rounds(const IoBench& bench, std::vector<Lane>& lanes, IoMeasurements& measured) {
     const std::uint64_t total = lanes.size() * static_cast<std::uint64_t>(bench.plan.rounds);
     std::uint64_t done = 0;
     for (int round = 0; round < bench.plan.rounds; ++round) {
-        if (bench.portion.rows == bench.index->samples()) run_way(bench, IoWay::pread, 1, 1);
+        if (bench.portion.rows == bench.index->samples()) run_way(bench, {.way = IoWay::pread}, 1);
         for (Lane& lane : lanes) {
             const IoRow& row = lane.row;
             if (bench.plan.report)
@@ -266,10 +256,10 @@ std::uint64_t IoBench::hot_repeats() const {
     return (plan.least_bytes + portion.decoded_bytes - 1) / portion.decoded_bytes;
 }
 
-Pass run_way(const IoBench& bench, IoWay way, int threads, std::uint64_t repeats) {
-    constexpr Pass (*ways[])(const IoBench&, int, std::uint64_t) = {
+IoRow run_way(const IoBench& bench, IoRow row, std::uint64_t repeats) {
+    constexpr IoRow (*ways[])(const IoBench&, IoRow, std::uint64_t) = {
         run_pread, run_blocks, run_stream};
-    return ways[static_cast<std::size_t>(way)](bench, threads, repeats);
+    return ways[static_cast<std::size_t>(row.way)](bench, row, repeats);
 }
 
 std::string_view way_name(IoWay way) {

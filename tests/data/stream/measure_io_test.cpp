@@ -68,7 +68,7 @@ IoPlan small_plan() {
 // How many of the samples lie in the ring after one pass.
 std::size_t delivered_by(const IoBench& bench, IoWay way) {
     std::ranges::fill(bench.ring.bytes(), std::byte{0x5a});
-    run_way(bench, way, 1, 1);
+    run_way(bench, {.way = way}, 1);
     const std::span<const std::byte> ring = bench.ring.bytes().first(512u << 10);
     const std::string_view bytes(reinterpret_cast<const char*>(ring.data()), ring.size());
     std::size_t found = 0;
