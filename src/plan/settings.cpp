@@ -33,6 +33,7 @@ struct Misfit {
     std::string what, why, fix;
     bool is_misfit = false;
     bool may_be_recorded = true;  // an existing run may have been created with it
+    std::string_view code = "E107";
 };
 
 std::string text_of(const TrainSettings& settings, const std::string& name) {
@@ -193,6 +194,32 @@ bool is_power_of_two(double value) {
     return std::frexp(value, &exponent) == 0.5;
 }
 
+// Values that no run can have.
+std::vector<Misfit> wrong_values(const TrainSettings& s) {
+    using enum Period::Unit;
+    const Period::Unit falls = s.schedule.every.unit, comes = s.evaluate_every.unit;
+    return {{fmt::format("--deadline is {}", s.deadline),
+             "it is seconds since 1970, not from now",
+             fmt::format("for example --deadline $(( $(date +%s) + {} ))", 60 * s.deadline),
+             s.deadline != 0 && s.deadline < first_deadline,
+             false,
+             "E102"},
+            // A rate must not depend on a clock.
+            {fmt::format("--lr-every is '{}'", period_text(s.schedule.every)),
+             "the learning rate falls after steps or epochs",
+             "for example --lr-every 30epochs",
+             falls != steps && falls != epochs,
+             false,
+             "E103"},
+            // Nor may what is tested: it tells which checkpoint is the best, and when to stop.
+            {fmt::format("--evaluate-every is '{}'", period_text(s.evaluate_every)),
+             "evaluations come after steps or epochs, so that they do not depend on time",
+             "for example --evaluate-every 500steps",
+             comes == seconds || comes == automatic,
+             false,
+             "E103"}};
+}
+
 // With how many samples and steps there are, and with each other in size.
 std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
     const auto samples = static_cast<std::int64_t>(facts.samples);
@@ -261,38 +288,6 @@ std::string giver(const TrainSettings& settings, const std::string& name) {
     const auto found = settings.origins.find(name);
     const bool is_default = found == settings.origins.end() || found->second.origin == "default";
     return is_default ? "" : found->second.origin;
-}
-
-void check_deadline(const TrainSettings& settings) {
-    const std::int64_t deadline = settings.deadline;
-    check(deadline == 0 || deadline >= first_deadline, [&] {
-        return Error("E102",
-                     fmt::format("--deadline is {}", deadline),
-                     "it is seconds since 1970, not from now",
-                     fmt::format("for example --deadline $(( $(date +%s) + {} ))", 60 * deadline));
-    });
-}
-
-// A rate must not depend on a clock.
-void check_lr_every(const Period& every) {
-    check(every.unit == Period::Unit::steps || every.unit == Period::Unit::epochs, [&] {
-        return Error("E103",
-                     fmt::format("--lr-every is '{}'", period_text(every)),
-                     "the learning rate falls after steps or epochs",
-                     "for example --lr-every 30epochs");
-    });
-}
-
-// Nor may what is tested: it tells which checkpoint is the best, and when to stop.
-void check_evaluate_every(const Period& every) {
-    const bool is_by_time =
-        every.unit == Period::Unit::seconds || every.unit == Period::Unit::automatic;
-    check(!is_by_time, [&] {
-        return Error("E103",
-                     fmt::format("--evaluate-every is '{}'", period_text(every)),
-                     "evaluations come after steps or epochs, so that they do not depend on time",
-                     "for example --evaluate-every 500steps");
-    });
 }
 
 // What a longer run would see.
@@ -379,16 +374,14 @@ std::vector<std::string> idle_settings(const TrainSettings& settings) {
 }
 
 std::vector<std::string> check_effects(const TrainSettings& settings, const EffectFacts& facts) {
-    check_deadline(settings);
-    check_lr_every(settings.schedule.every);
-    check_evaluate_every(settings.evaluate_every);
     std::vector<std::string> notes;
-    std::vector<Misfit> rows = misfits(settings, facts);
-    for (Misfit& row : contradictions(settings)) rows.push_back(std::move(row));
+    std::vector<Misfit> rows = wrong_values(settings);
+    for (const auto& more : {misfits(settings, facts), contradictions(settings)})
+        rows.insert(rows.end(), more.begin(), more.end());
     for (const Misfit& row : rows) {
         if (!row.is_misfit) continue;
         check(row.may_be_recorded && facts.age == RunAge::resumed,
-              [&] { return Error("E107", row.what, row.why, row.fix); });
+              [&] { return Error(row.code, row.what, row.why, row.fix); });
         notes.push_back(fmt::format("{}: {}", row.what, row.why));
     }
     for (const Idle& row : idle_rows(settings))
