@@ -94,7 +94,7 @@ class EpochAccount {
         rows.rows += ids.size();
         rows.ranks = std::max(rows.ranks, ranks);
         ++rows.recorded_by;
-        masked_ += step.masked;
+        found_.masked += step.masked;
         for (const std::uint64_t id : ids) {
             if (id >= samples_) {
                 ++foreign_;
@@ -102,16 +102,15 @@ class EpochAccount {
             }
             std::uint64_t& word = seen_bits_[id / 64];
             const std::uint64_t bit = std::uint64_t{1} << id % 64;
-            if ((word & bit) == 0) {
-                ++seen_;
-            } else if (++duplicate_ <= most_named) {
+            if ((word & bit) == 0)
+                ++found_.seen;
+            else if (++found_.duplicate <= most_named)
                 duplicates_.push_back(id);
-            }
             word |= bit;
         }
     }
 
-    void add_superseded(std::uint64_t rows) { superseded_ += rows; }
+    void add_superseded(std::uint64_t rows) { found_.superseded += rows; }
 
     // Whether there is a step that all ranks recorded.
     bool has_whole_step() const {
@@ -122,13 +121,10 @@ class EpochAccount {
     // those before the last restart in the last one. After that the run may have ended anywhere,
     // with steps that only some ranks had written.
     LedgerEpoch close(std::uint64_t epoch, std::uint64_t due) const {
-        LedgerEpoch result{.epoch = epoch,
-                           .seen = seen_,
-                           .duplicate = duplicate_,
-                           .superseded = superseded_,
-                           .masked = masked_};
+        LedgerEpoch result = found_;
+        result.epoch = epoch;
         const std::uint64_t lacking = check_steps(due, result);
-        result.missing = result.is_open ? lacking : trained_ - std::min(seen_, trained_);
+        result.missing = result.is_open ? lacking : trained_ - std::min(result.seen, trained_);
         name_samples(result);
         return result;
     }
@@ -185,7 +181,8 @@ class EpochAccount {
     }
 
     void name_samples(LedgerEpoch& result) const {
-        if (duplicate_ > 0) find(result, "seen more than once: " + named(duplicates_, duplicate_));
+        if (result.duplicate > 0)
+            find(result, "seen more than once: " + named(duplicates_, result.duplicate));
         if (foreign_ > 0)
             find(result,
                  fmt::format("{} rows are of no sample of this data set", grouped(foreign_)));
@@ -208,7 +205,8 @@ class EpochAccount {
     std::unique_ptr<std::uint64_t[], decltype(&std::free)> seen_bits_;
     std::vector<std::uint64_t> duplicates_;  // the first few
     Steps steps_;
-    std::uint64_t seen_ = 0, duplicate_ = 0, superseded_ = 0, masked_ = 0, foreign_ = 0;
+    LedgerEpoch found_;          // what adds up
+    std::uint64_t foreign_ = 0;  // rows
 };
 
 struct File {
@@ -228,6 +226,10 @@ std::vector<fs::path> files_of(const fs::path& folder) {
         if (entry.path().extension() == ".ledger") paths.push_back(entry.path());
     std::ranges::sort(paths);
     return paths;
+}
+
+std::string said_of(const fs::path& path, const std::string& what) {
+    return fmt::format("'{}' {}", path.filename().string(), what);
 }
 
 /// Reads a folder of ledgers in two passes: the heads, which say what supersedes what, then all.
@@ -264,14 +266,13 @@ class Check {
     };
 
     void find(const fs::path& path, const std::string& what) {
-        report_.findings.push_back(fmt::format("'{}' {}", path.filename().string(), what));
+        report_.findings.push_back(said_of(path, what));
     }
 
     void read_head(const fs::path& path) {
         const auto head = read_ledger_head(path);
         if (!head && fs::file_size(path) < ledger_head_bytes) {
-            report_.notes.push_back(
-                fmt::format("'{}' was cut off before its first record", path.filename().string()));
+            report_.notes.push_back(said_of(path, "was cut off before its first record"));
         } else if (!head || head->samples > most_countable) {
             find(path, "is damaged: it does not begin as a ledger does");
         } else if (ledger_path(folder_, *head) != path) {
@@ -343,17 +344,14 @@ class Check {
     }
 
     void describe_end(const File& file, const LedgerEnd& end) {
-        const auto where = [&] {
-            return fmt::format("{} bytes at offset {}", grouped(end.bytes), grouped(end.offset));
-        };
+        const std::string where =
+            fmt::format("{} bytes at offset {}", grouped(end.bytes), grouped(end.offset));
         if (end.state == FoundRecord::State::torn)
-            report_.notes.push_back(
-                fmt::format("'{}' ends within a record, as a killed rank leaves "
-                            "it: {} do not count",
-                            file.path.filename().string(),
-                            where()));
+            report_.notes.push_back(said_of(
+                file.path,
+                "ends within a record, as a killed rank leaves it: " + where + " do not count"));
         if (end.state == FoundRecord::State::damaged)
-            find(file.path, fmt::format("is damaged: {} are no records", where()));
+            find(file.path, "is damaged: " + where + " are no records");
     }
 
     // Returns the number of trained samples of each epoch.
@@ -411,24 +409,19 @@ std::string describe_ledger(const LedgerReport& report) {
                                    dropped,
                                    report.incarnations,
                                    report.files);
-    text += fmt::format("{:>5}  {:>9}  {:>13}  {:>9}  {:>9}  {:>10}  {:>7}\n",
-                        "epoch",
-                        "steps",
-                        "seen",
-                        "missing",
-                        "duplicate",
-                        "superseded",
-                        "masked");
+    const auto row = [](const auto&... cells) {
+        return fmt::format("{:>5}  {:>9}  {:>13}  {:>9}  {:>9}  {:>10}  {:>7}", cells...);
+    };
+    text += row("epoch", "steps", "seen", "missing", "duplicate", "superseded", "masked") + "\n";
     for (const LedgerEpoch& epoch : report.epochs) {
-        text += fmt::format("{:>5}  {:>9}  {:>13}  {:>9}  {:>9}  {:>10}  {:>7}  {}\n",
-                            epoch.epoch,
-                            grouped(epoch.steps),
-                            grouped(epoch.seen),
-                            grouped(epoch.missing),
-                            grouped(epoch.duplicate),
-                            grouped(epoch.superseded),
-                            grouped(epoch.masked),
-                            epoch_verdict(epoch, report.dropped));
+        text += row(epoch.epoch,
+                    grouped(epoch.steps),
+                    grouped(epoch.seen),
+                    grouped(epoch.missing),
+                    grouped(epoch.duplicate),
+                    grouped(epoch.superseded),
+                    grouped(epoch.masked));
+        text += "  " + epoch_verdict(epoch, report.dropped) + "\n";
         for (const std::string& finding : epoch.findings) text += "       " + finding + "\n";
     }
     for (const std::string& note : report.notes) text += "note: " + note + "\n";
