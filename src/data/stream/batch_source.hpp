@@ -80,8 +80,6 @@ class BatchSource {
     std::vector<std::thread> threads_;
 
   private:
-    Batch wait_or_help();
-
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::uint64_t, Batch> ready_;  // by number of the step

@@ -320,17 +320,9 @@ void BatchSource::deliver(std::uint64_t number, Batch batch, double seconds) {
 
 Batch BatchSource::next() {
     const double since = now_s();
-    Batch batch = wait_or_help();
-    ++steps_given_;
-    adapt(now_s() - since);
-    return batch;
-}
-
-Batch BatchSource::wait_or_help() {
     std::unique_lock lock(mutex_);
     const auto is_ready = [&] { return ready_.contains(steps_given_) || error_; };
     if (!is_ready()) {
-        const double since = now_s();
         while (!is_ready()) {
             lock.unlock();
             const bool has_helped = help();
@@ -341,6 +333,9 @@ Batch BatchSource::wait_or_help() {
     }
     auto step = ready_.extract(steps_given_);
     if (!step) std::rethrow_exception(error_);
+    lock.unlock();
+    ++steps_given_;
+    adapt(now_s() - since);
     return std::move(step.mapped());
 }
 

@@ -149,7 +149,9 @@ void BlockReader::read(const RequestPlan& plan,
         try {
             // One by one where that failed, so that the error names the block.
             if (!is_fetched) fetch(stored(read.pieces[0]), read.stored);
-            finish(read);
+            const std::span<const std::byte> values = values_of(read);
+            if (values.data() == read.pieces[0].out.data()) continue;
+            for (const BlockPiece& piece : read.pieces) put(piece, values);
         } catch (const Error& error) {
             if (!on_bad || !is_about_data(error)) throw;
             on_bad(read.pieces[0], error);
@@ -207,12 +209,6 @@ bool BlockReader::fetch_together(const ReadRequest& request) {
     return true;
 }
 
-void BlockReader::finish(const BlockRead& read) {
-    const std::span<const std::byte> values = values_of(read);
-    if (values.data() == read.pieces[0].out.data()) return;
-    for (const BlockPiece& piece : read.pieces) put(piece, values);
-}
-
 // At its rows' place if that is all there is to it, else in a buffer.
 std::span<std::byte> BlockReader::values_of(const BlockRead& read) {
     const BlockPiece& first = read.pieces[0];
@@ -236,7 +232,11 @@ std::span<std::byte> BlockReader::expanded(const BlockRead& read) {
         block.cut == 0 && read.pieces.size() == 1 && first.out.size() == block.decoded_bytes;
     const std::span<std::byte> chunk =
         is_whole ? first.out : std::span(decoded_).first(block.decoded_bytes);
-    expand(first, read.stored, chunk);
+    const Timed timed(stats_.decode_s);
+    const FilterChain& chain = index_.chain_of(block);
+    if (!decoder_.decode(chain, read.stored, chunk))
+        throw damaged(
+            first.field, first.block, fmt::format("they are not valid {}", filter_text(chain)));
     return chunk;
 }
 
@@ -264,16 +264,6 @@ void BlockReader::make_intact(const BlockPiece& piece, std::span<std::byte> byte
                       fmt::format("their XXH3-64 is {}, the index says {}; read twice",
                                   hex64(hash64(bytes)),
                                   hex64(block.hash)));
-}
-
-void BlockReader::expand(const BlockPiece& piece,
-                         std::span<const std::byte> bytes,
-                         std::span<std::byte> to) {
-    const Timed timed(stats_.decode_s);
-    const FilterChain& chain = index_.chain_of(stored(piece));
-    if (!decoder_.decode(chain, bytes, to))
-        throw damaged(
-            piece.field, piece.block, fmt::format("they are not valid {}", filter_text(chain)));
 }
 
 void BlockReader::fetch(const StoredBlock& block, std::span<std::byte> stored) {

@@ -68,15 +68,11 @@ class BlockReader {
     void split_into_blocks(std::span<const BlockPiece> pieces);
     std::span<std::byte> place_for(const BlockRead& read, std::uint64_t& staged);
     bool fetch_together(const ReadRequest& request);
-    void finish(const BlockRead& read);
     std::span<std::byte> values_of(const BlockRead& read);
     std::span<std::byte> expanded(const BlockRead& read);
     void put(const BlockPiece& piece, std::span<const std::byte> values) const;
     void fetch(const StoredBlock& block, std::span<std::byte> stored);
     void make_intact(const BlockPiece& piece, std::span<std::byte> stored);
-    void expand(const BlockPiece& piece,
-                std::span<const std::byte> stored,
-                std::span<std::byte> to);
     bool is_intact(const StoredBlock& block, std::span<const std::byte> stored);
     void check_values(const Field& field,
                       const StoredBlock& block,

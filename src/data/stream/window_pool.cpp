@@ -87,7 +87,12 @@ Slab* WindowPool::claim(Wait wait) {
     if (!slab) return nullptr;
     std::optional<PlannedWindow> planned = next_window();
     if (!planned) return nullptr;
-    issue(*slab, std::move(*planned));
+    const std::scoped_lock lock(mutex_);
+    static_cast<PlannedWindow&>(*slab) = std::move(*planned);
+    slab->is_ready = false;
+    slab->error = nullptr;
+    lanes_[static_cast<std::size_t>(slab->window.range.lane)].push_back(slab);
+    slab_issued_or_ready_.notify_one();
     return slab;
 }
 
@@ -121,15 +126,6 @@ const RequestPlan& WindowPool::plan_ahead(const PlannedWindow& planned) {
     ahead_plan_.add(planned.window.order->rows_of(rest), nowhere);
     ahead_plan_.arrange();
     return ahead_plan_;
-}
-
-void WindowPool::issue(Slab& slab, PlannedWindow planned) {
-    const std::scoped_lock lock(mutex_);
-    static_cast<PlannedWindow&>(slab) = std::move(planned);
-    slab.is_ready = false;
-    slab.error = nullptr;
-    lanes_[static_cast<std::size_t>(slab.window.range.lane)].push_back(&slab);
-    slab_issued_or_ready_.notify_one();
 }
 
 void WindowPool::publish(Slab& slab, const StreamStats& spent) {

@@ -77,7 +77,6 @@ class WindowPool {
     enum class Wait { no, yes };
     Slab* claim(Wait wait);
     Slab* take_free(Wait wait);
-    void issue(Slab& slab, PlannedWindow planned);
     std::optional<PlannedWindow> next_window();
     const RequestPlan& plan_ahead(const PlannedWindow& planned);
     void publish(Slab& slab, const StreamStats& spent);
