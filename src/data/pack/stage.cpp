@@ -110,13 +110,6 @@ class PartWriter {
     std::map<fs::path, UniqueFd> files_;
 };
 
-void create_part(const fs::path& path, std::uint64_t bytes) {
-    const fs::path part = part_of(path);
-    const UniqueFd fd(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!fd || ::ftruncate(fd.value(), static_cast<off_t>(bytes)) != 0)
-        throw system_error("create", part, errno);
-}
-
 // Numbers that somebody has, ascending.
 std::vector<std::size_t> union_of(const std::vector<std::string>& lists) {
     std::set<std::size_t> all;
@@ -231,8 +224,13 @@ class Staging {
     void make_files() const {
         if (!leads()) return;
         remove_leftovers();
-        for (const std::size_t number : missing_)
-            create_part(folder_ / manifest_.shards[number].name, manifest_.shards[number].bytes);
+        for (const std::size_t number : missing_) {
+            const Shard& shard = manifest_.shards[number];
+            const fs::path part = part_of(folder_ / shard.name);
+            const UniqueFd fd(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+            if (!fd || ::ftruncate(fd.value(), static_cast<off_t>(shard.bytes)) != 0)
+                throw system_error("create", part, errno);
+        }
     }
 
     // Parts, and in a new copy whatever is no shard: another data set may have been on its way

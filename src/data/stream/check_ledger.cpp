@@ -14,8 +14,7 @@
 //   bounded (most_countable, most_epochs), and a file that contradicts its name or its neighbours
 //   is a finding.
 // - An end that a kill explains is called damage: a last record that is not whole is a note. An
-//   epoch whose recording ended midway is judged only up to where it must have been recorded
-//   (due_in).
+//   epoch whose recording ended midway is judged only up to where it must have been recorded.
 //
 // Tested: data/stream/ledger_test.cpp.
 
@@ -361,13 +360,6 @@ class Check {
         return epochs_.try_emplace(epoch, report_.samples, trained()).first->second;
     }
 
-    // Up to where an epoch must have been recorded.
-    std::uint64_t due_in(std::uint64_t epoch, std::uint64_t last_whole) const {
-        const StreamPosition start = incarnations_.rbegin()->second.start;
-        if (epoch < std::max(start.epoch, last_whole)) return trained();
-        return epoch == start.epoch ? start.consumed : 0;
-    }
-
     void close_epochs() {
         const StreamPosition start = incarnations_.rbegin()->second.start;
         std::uint64_t last_whole = 0;  // epoch with a step that all ranks recorded
@@ -376,8 +368,11 @@ class Check {
         const std::uint64_t end = std::max(epochs_.empty() ? 0 : epochs_.rbegin()->first + 1,
                                            start.epoch + (start.consumed > 0 ? 1 : 0));
         for (std::uint64_t epoch = earliest_.epoch; epoch < end; ++epoch) {
-            const EpochAccount& account = account_of(epoch);
-            report_.epochs.push_back(account.close(epoch, due_in(epoch, last_whole)));
+            // Up to where it must have been recorded.
+            const std::uint64_t due = epoch < std::max(start.epoch, last_whole) ? trained()
+                                      : epoch == start.epoch                    ? start.consumed
+                                                                                : 0;
+            report_.epochs.push_back(account_of(epoch).close(epoch, due));
         }
         if (earliest_ != StreamPosition{})
             report_.notes.push_back(fmt::format("the ledger begins at position {} of epoch {}",

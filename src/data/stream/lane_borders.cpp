@@ -63,10 +63,6 @@ void KeptRows::copy_to(std::span<const std::span<std::byte>> fields) const {
         std::ranges::copy(fields_[f], fields[f].begin());
 }
 
-bool SharedRows::is_findable() const {
-    return std::ranges::all_of(finds, [](const auto& rows) { return rows->are_settled(); });
-}
-
 LaneRange unkept_rows(LaneRange window, const SharedRows& shared) {
     for (const auto& found : shared.finds) {
         const LaneRange& rows = found->rows();

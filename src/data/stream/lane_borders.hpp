@@ -59,9 +59,6 @@ class KeptRows {
 struct SharedRows {
     std::vector<std::shared_ptr<KeptRows>> keeps;  ///< rows of others, to be read with this window
     std::vector<std::shared_ptr<KeptRows>> finds;  ///< its own, read with another window
-
-    /// Returns true if all rows that it finds are settled.
-    bool is_findable() const;
 };
 
 /// Returns the part of a window that is still to be read: the rows that it finds are at its ends.

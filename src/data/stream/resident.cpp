@@ -227,12 +227,6 @@ class ResidentSource : public BatchSource {
     }
 
   private:
-    std::pair<std::uint64_t, StepSamples> claim_step() {
-        const std::scoped_lock lock(walk_mutex_);
-        const std::uint64_t number = steps_claimed_++;
-        return {number, walk_.next()};
-    }
-
     void add_assembler() {
         add_thread([this] {
             for (;;) {
@@ -245,7 +239,10 @@ class ResidentSource : public BatchSource {
 
     void assemble_next(BatchBuffers::Lent buffer) {
         const double since = now_s();
-        auto [number, step] = claim_step();
+        std::unique_lock claiming(walk_mutex_);
+        const std::uint64_t number = steps_claimed_++;
+        StepSamples step = walk_.next();
+        claiming.unlock();
         Batch batch = assemble(std::move(step), std::move(buffer));
         deliver(number, std::move(batch), now_s() - since);
     }

@@ -212,8 +212,10 @@ class WindowPool::Loading {
 
     /// Until stop().
     void run() {
+        const auto is_settled = [](const auto& rows) { return rows->are_settled(); };
         for (;;) {
-            while (!read_.empty() && read_.front()->shared.is_findable()) complete_first();
+            while (!read_.empty() && std::ranges::all_of(read_.front()->shared.finds, is_settled))
+                complete_first();
             if (Slab* const slab = pool_.claim(read_.empty() ? Wait::yes : Wait::no)) {
                 read_.push_back(slab);
                 bool is_whole = false;
