@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder in which a team packs: its owner, and the remains of an interrupted pack.
+// What packing, resharding and staging share: the folder in which a team works, with its owner and
+// the remains of an interrupted pack; pure functions that give each member its part.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -108,5 +109,26 @@ std::vector<std::uint64_t> shuffled_rows(std::uint64_t samples, std::uint64_t se
 std::vector<Field> scan_fields(const RowSource& source,
                                const PackOptions& options,
                                const PackReport& report);
+
+/// Part of a shard.
+struct StagePiece {
+    std::size_t shard = 0;
+    std::uint64_t offset = 0, bytes = 0;
+    int owner = 0;  ///< number of the node that reads it
+};
+
+/// Returns `shards` (numbers, ascending) in groups, each but the last of at least `bytes`.
+std::vector<std::vector<std::size_t>> stage_rounds(const Manifest& manifest,
+                                                   const std::vector<std::size_t>& shards,
+                                                   std::uint64_t bytes);
+
+/// Returns the pieces of `shards` (numbers, ascending) that go through column `column` of
+/// `columns`, in order. Over all columns each byte is in one piece; owners take turns.
+std::vector<StagePiece> pieces_of_column(const Manifest& manifest,
+                                         const std::vector<std::size_t>& shards,
+                                         std::uint64_t piece_bytes,
+                                         int column,
+                                         int columns,
+                                         int nodes);
 
 }  // namespace lockstep

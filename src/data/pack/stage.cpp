@@ -25,7 +25,6 @@
 #include "lockstep/data/pack.hpp"
 
 #include "pack_space.hpp"
-#include "stage_pieces.hpp"
 #include "stream/ordered_work.hpp"
 #include "stream/request_plan.hpp"
 

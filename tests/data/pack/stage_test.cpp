@@ -4,7 +4,7 @@
 
 #include "data/fake_team.hpp"
 #include "data/samples.hpp"
-#include "pack/stage_pieces.hpp"
+#include "pack/pack_space.hpp"
 #include "support/caught.hpp"
 
 #include <atomic>
