@@ -144,27 +144,6 @@ constexpr std::uint64_t usable(std::uint64_t free_bytes) {
     return free_bytes - free_bytes / 10;
 }
 
-// Why not, or "" if it does.
-std::string why_it_does_not_fit(const MemoryFacts& facts) {
-    const std::uint64_t needed_bytes = facts.bytes_needed + facts.loading_bytes;
-    const std::string needed =
-        fmt::format("keeping all rows in memory takes {} a node, and {} while they are loaded",
-                    bytes_text(facts.bytes_needed),
-                    bytes_text(facts.loading_bytes));
-    if (facts.samples > most_resident_samples) return too_many_text(facts.samples);
-    if (needed_bytes > facts.budget_bytes)
-        return fmt::format("{}; {} are allowed", needed, bytes_text(facts.budget_bytes));
-    if (needed_bytes > usable(facts.free_bytes))
-        return fmt::format("{}; {} of {} free may be used",
-                           needed,
-                           bytes_text(usable(facts.free_bytes)),
-                           bytes_text(facts.free_bytes));
-    if (facts.bytes_needed > facts.shared_bytes)
-        return fmt::format(
-            "{}; there is room for {} of shared memory", needed, bytes_text(facts.shared_bytes));
-    return "";
-}
-
 // More threads do not make memory faster. On a single core there is none: the caller gathers by
 // itself.
 constexpr int most_assemblers = 4;
@@ -412,9 +391,27 @@ std::string_view data_mode_name(DataMode mode) {
 }
 
 ModeChoice choose_mode(const MemoryFacts& facts) {
-    std::string why = why_it_does_not_fit(facts);
-    if (!why.empty()) return {DataMode::stream, std::move(why)};
-    return {DataMode::resident,
+    using enum DataMode;
+    const std::uint64_t needed_bytes = facts.bytes_needed + facts.loading_bytes;
+    const std::string needed =
+        fmt::format("keeping all rows in memory takes {} a node, and {} while they are loaded",
+                    bytes_text(facts.bytes_needed),
+                    bytes_text(facts.loading_bytes));
+    if (facts.samples > most_resident_samples) return {stream, too_many_text(facts.samples)};
+    if (needed_bytes > facts.budget_bytes)
+        return {stream, fmt::format("{}; {} are allowed", needed, bytes_text(facts.budget_bytes))};
+    if (needed_bytes > usable(facts.free_bytes))
+        return {stream,
+                fmt::format("{}; {} of {} free may be used",
+                            needed,
+                            bytes_text(usable(facts.free_bytes)),
+                            bytes_text(facts.free_bytes))};
+    if (facts.bytes_needed > facts.shared_bytes)
+        return {stream,
+                fmt::format("{}; there is room for {} of shared memory",
+                            needed,
+                            bytes_text(facts.shared_bytes))};
+    return {resident,
             fmt::format("all rows take {} a node, within the {} allowed and the {} free",
                         bytes_text(facts.bytes_needed),
                         bytes_text(facts.budget_bytes),
@@ -422,11 +419,11 @@ ModeChoice choose_mode(const MemoryFacts& facts) {
 }
 
 void check_resident(const MemoryFacts& facts) {
-    const std::string why = why_it_does_not_fit(facts);
-    check(why.empty(), [&] {
+    const ModeChoice choice = choose_mode(facts);
+    check(choice.mode == DataMode::resident, [&] {
         return Error("E227",
                      "the data set does not fit in memory",
-                     why,
+                     choice.why,
                      "give a larger --data-memory, or stream them: --data-mode auto and, in a new "
                      "run, --order lanes");
     });
