@@ -46,78 +46,20 @@ namespace {
 /// does not hold by chance.
 constexpr std::uint32_t block_loaded = 0x4C6F6164, block_masked = 0x4D61736B;
 
-// Where decoded rows and the states of blocks go, by field.
-struct LoadTarget {
-    const DatasetIndex& index;
-    const std::vector<std::span<std::byte>>& fields;
-    const std::vector<std::span<std::uint32_t>>& states;
-
-    const StoredBlock& stored(const FieldBlock& at) const {
-        return index.stored_blocks(at.field)[at.block];
-    }
-    std::atomic_ref<std::uint32_t> state_of(const FieldBlock& at) const {
-        return std::atomic_ref(states[at.field][at.block]);
-    }
-};
-
 using Band = std::span<const FieldBlock>;
 
 // A thread takes all tiles of a band: they write to the same cache lines.
-std::vector<Band> bands_of(const std::vector<FieldBlock>& blocks, const LoadTarget& target) {
+std::vector<Band> bands_of(const std::vector<FieldBlock>& blocks, const DatasetIndex& index) {
     std::vector<Band> bands;
     for (auto begin = blocks.begin(); begin != blocks.end();) {
         const auto end = std::find_if(begin + 1, blocks.end(), [&](const FieldBlock& at) {
-            return target.stored(at).tile == 0;
+            return index.stored_blocks(at.field)[at.block].tile == 0;
         });
         bands.emplace_back(begin, end);
         begin = end;
     }
     return bands;
 }
-
-// Loads bands of blocks. One thread.
-class BandLoader {
-  public:
-    BandLoader(const LoadTarget& target,
-               const std::vector<Band>& bands,
-               BadData on_bad_data,
-               ShardFiles& files,
-               BadBlocks& bad_blocks)
-        : target_(target), bands_(bands), reader_(files), plan_(target.index) {
-        if (on_bad_data == BadData::mask)
-            on_bad_ = [&](const BlockPiece& piece, const Error& error) {
-                bad_blocks.add(piece, error);
-                target.state_of({piece.field, piece.block}).store(block_masked);
-            };
-    }
-
-    // What is masked stays as it is: nobody is given it.
-    void operator()(std::uint64_t band, StreamStats& spent) {
-        plan_.clear();
-        for (const FieldBlock& at : bands_[band]) {
-            const std::size_t row_bytes = target_.index.fields()[at.field].bytes_per_sample();
-            const StoredBlock& block = target_.stored(at);
-            plan_.add_block(at.field,
-                            at.block,
-                            target_.fields[at.field].subspan(block.first_row * row_bytes,
-                                                             block.rows * row_bytes));
-        }
-        plan_.arrange();
-        for (const ReadRequest& request : plan_.requests()) reader_.read(plan_, request, on_bad_);
-        for (const FieldBlock& at : bands_[band]) {
-            std::uint32_t unsettled = 0;
-            target_.state_of(at).compare_exchange_strong(unsettled, block_loaded);
-        }
-        spent = reader_.take_stats();
-    }
-
-  private:
-    const LoadTarget& target_;
-    const std::vector<Band>& bands_;
-    BlockReader reader_;
-    RequestPlan plan_;
-    OnBadBlock on_bad_;
-};
 
 constexpr std::uint64_t most_resident_samples = std::uint64_t{1} << 32;
 
@@ -344,21 +286,49 @@ std::shared_ptr<ResidentRows> ResidentRows::in_own_memory(
 
 StreamStats ResidentRows::load(const LoadOptions& options) {
     expect(options.part >= 0 && options.part < options.parts, "a part is one of the parts");
-    const LoadTarget target{*index_, fields_, states_};
     const std::vector<FieldBlock> blocks = blocks_of_part(*index_, options.part, options.parts);
-    const std::vector<Band> bands = bands_of(blocks, target);
+    const std::vector<Band> bands = bands_of(blocks, *index_);
+    const auto state_of = [&](std::size_t field, std::size_t block) {
+        return std::atomic_ref(states_[field][block]);
+    };
+    const auto place_of = [&](std::size_t field, std::size_t number) {
+        const std::size_t row_bytes = index_->fields()[field].bytes_per_sample();
+        const StoredBlock& block = index_->stored_blocks(field)[number];
+        return fields_[field].subspan(block.first_row * row_bytes, block.rows * row_bytes);
+    };
     std::uint64_t done = 0, total = 0;
-    for (const FieldBlock& block : blocks) {
-        target.state_of(block).store(0);
-        total += block.bytes;
+    for (const FieldBlock& at : blocks) {
+        state_of(at.field, at.block).store(0);
+        total += at.bytes;
     }
     if (options.report) options.report(done, total);
     ShardFiles files(index_);
     BadBlocks bad_blocks(files);
-    std::vector<BandLoader> loaders;
+    OnBadBlock on_bad;
+    if (options.on_bad_data == BadData::mask)
+        on_bad = [&](const BlockPiece& piece, const Error& error) {
+            bad_blocks.add(piece, error);
+            state_of(piece.field, piece.block).store(block_masked);
+        };
+    // Of one thread. What is masked stays as it is: nobody is given it.
+    const auto make_loader = [&] {
+        return [&, reader = BlockReader(files), plan = RequestPlan(*index_)](
+                   std::uint64_t band, StreamStats& spent) mutable {
+            plan.clear();
+            for (const FieldBlock& at : bands[band])
+                plan.add_block(at.field, at.block, place_of(at.field, at.block));
+            plan.arrange();
+            for (const ReadRequest& request : plan.requests()) reader.read(plan, request, on_bad);
+            for (const FieldBlock& at : bands[band]) {
+                std::uint32_t unsettled = 0;
+                state_of(at.field, at.block).compare_exchange_strong(unsettled, block_loaded);
+            }
+            spent = reader.take_stats();
+        };
+    };
+    std::vector<decltype(make_loader())> loaders;
     const auto useful = std::clamp<std::size_t>(bands.size(), 1, std::max(options.threads, 1));
-    for (std::size_t i = 0; i < useful; ++i)
-        loaders.emplace_back(target, bands, options.on_bad_data, files, bad_blocks);
+    for (std::size_t i = 0; i < useful; ++i) loaders.push_back(make_loader());
     StreamStats stats;
     work_in_order<StreamStats>(bands.size(), loaders, [&](std::uint64_t band, const auto& spent) {
         stats += spent;
