@@ -339,42 +339,6 @@ class Verification {
 // Files of others have no hashes: what can be told is whether every block can be read, expands to
 // what it should, fits its checksums where it has some, and holds labels that are classes.
 
-// One thread's part of it.
-class BlockLook {
-  public:
-    BlockLook(ShardFiles& files, const std::vector<FieldBlock>& blocks)
-        : index_(files.index()), blocks_(blocks), reader_(files) {}
-
-    void operator()(std::uint64_t at, std::optional<Finding>& found) {
-        found.reset();
-        const auto [field, number, bytes] = blocks_[at];
-        if (index_.stored_blocks(field)[number].shard == kept_in_index) return;
-        try {
-            reader_.read_block(field, number);
-        } catch (const Error& error) {
-            const bool is_missing = kind_of(error) == ErrorKind::value_missing;
-            if (!is_about_data(error) && !is_missing && error.code() != "E210") throw;
-            found = finding(field, number, error);
-        }
-    }
-
-  private:
-    Finding finding(std::size_t field, std::size_t number, const Error& error) const {
-        const auto& blocks = index_.stored_blocks(field);
-        return {.code = error.code(),
-                .file = index_.shards()[blocks[number].shard].name,
-                .field = index_.fields()[field].name,
-                .block = static_cast<std::int64_t>(number_in_shard(blocks, number)),
-                .offset = blocks[number].offset,
-                .bytes = blocks[number].stored_bytes,
-                .text = sentence(error)};
-    }
-
-    const DatasetIndex& index_;
-    const std::vector<FieldBlock>& blocks_;
-    BlockReader reader_;
-};
-
 // One member's blocks, in their order.
 std::vector<Finding> verify_blocks(const std::shared_ptr<const DatasetIndex>& index,
                                    const VerifyReport& report,
@@ -385,10 +349,33 @@ std::vector<Finding> verify_blocks(const std::shared_ptr<const DatasetIndex>& in
     std::uint64_t done = 0, total = 0;
     for (const FieldBlock& block : blocks) total += block.bytes;
     ShardFiles files(index);
-    std::vector<BlockLook> looks;
-    for (int i = worker_count(options.threads); i > 0; --i) looks.emplace_back(files, blocks);
-    std::vector<Finding> findings;
     using Found = std::optional<Finding>;
+    const auto make_look = [&] {  // of one thread
+        return [&, reader = BlockReader(files)](std::uint64_t at, Found& found) mutable {
+            found.reset();
+            const FieldBlock& which = blocks[at];
+            const auto& of_field = index->stored_blocks(which.field);
+            const StoredBlock& block = of_field[which.block];
+            if (block.shard == kept_in_index) return;
+            try {
+                reader.read_block(which.field, which.block);
+            } catch (const Error& error) {
+                const bool is_missing = kind_of(error) == ErrorKind::value_missing;
+                if (!is_about_data(error) && !is_missing && error.code() != "E210") throw;
+                const std::size_t number = number_in_shard(of_field, which.block);
+                found = Finding{.code = error.code(),
+                                .file = index->shards()[block.shard].name,
+                                .field = index->fields()[which.field].name,
+                                .block = static_cast<std::int64_t>(number),
+                                .offset = block.offset,
+                                .bytes = block.stored_bytes,
+                                .text = sentence(error)};
+            }
+        };
+    };
+    std::vector<decltype(make_look())> looks;
+    for (int i = worker_count(options.threads); i > 0; --i) looks.push_back(make_look());
+    std::vector<Finding> findings;
     work_in_order<Found>(blocks.size(), looks, [&](std::uint64_t at, Found& found) {
         if (found) findings.push_back(std::move(*found));
         done += blocks[at].bytes;
