@@ -69,56 +69,6 @@ std::vector<std::uint32_t> partners_of(std::span<const std::uint64_t> ids,
 
 constexpr std::size_t span_values = 256;
 
-/// Mixes the same few values of all images: in place, a thread needs nothing of another's.
-class SpanMixer {
-  public:
-    SpanMixer(std::span<float> images,
-              std::span<const MixRow> rows,
-              const BoundTransform& bound,
-              PixelLayout layout)
-        : images_(images),
-          rows_(rows),
-          shape_(bound.output),
-          kernels_(*bound.rows),
-          layout_(layout),
-          before_(rows.size() * span_values),
-          places_(span_values) {}
-
-    void mix(std::size_t span) {
-        const std::size_t begin = span * span_values, values = shape_.values();
-        const std::size_t count = std::min(span_values, values - begin);
-        for (std::size_t k = 0; k < count; ++k)
-            places_[k] = pixel::place_of(static_cast<std::int64_t>(begin + k),
-                                         shape_.channels,
-                                         shape_.height,
-                                         shape_.width,
-                                         layout_);
-        for (std::size_t i = 0; i < rows_.size(); ++i)
-            std::copy_n(&images_[i * values + begin], count, &before_[i * span_values]);
-        for (std::size_t i = 0; i < rows_.size(); ++i)
-            mix_row(i, &images_[i * values + begin], count);
-    }
-
-  private:
-    void mix_row(std::size_t i, float* own, std::size_t count) const {
-        const MixRow& row = rows_[i];
-        const float* partner = &before_[row.partner * span_values];
-        if (row.top == row.bottom)
-            return kernels_.blend_rows(
-                &before_[i * span_values], partner, 1 - row.lambda, own, static_cast<int>(count));
-        for (std::size_t k = 0; k < count; ++k)
-            own[k] = pixel::mixed_value(row, own[k], partner[k], places_[k].y, places_[k].x);
-    }
-
-    std::span<float> images_;
-    std::span<const MixRow> rows_;
-    ImageShape shape_;
-    const RowKernels& kernels_;
-    PixelLayout layout_;
-    std::vector<float> before_;
-    std::vector<pixel::Place> places_;
-};
-
 }  // namespace
 
 std::vector<MixRow> ImageTransform::mix_rows(std::span<const std::uint64_t> ids,
@@ -142,17 +92,44 @@ std::vector<MixRow> ImageTransform::mix_rows(std::span<const std::uint64_t> ids,
     return rows;
 }
 
+// The same few values of all images at a time: in place, a thread needs nothing of another's.
 void ImageTransform::mix(std::span<float> images,
                          std::span<const MixRow> rows,
                          PixelLayout layout,
                          int threads) const {
-    const std::size_t values = bound_->output.values();
+    const ImageShape& shape = bound_->output;
+    const std::size_t values = shape.values();
     expect(images.size() == rows.size() * values, "a mix for each image");
     for (const MixRow& row : rows) expect(row.partner < rows.size(), "a partner of the same leaf");
     const std::size_t spans = (values + span_values - 1) / span_values;
     share_out(spans, threads, [&](std::size_t first, std::size_t last) {
-        SpanMixer mixer(images, rows, *bound_, layout);
-        for (std::size_t span = first; span < last; ++span) mixer.mix(span);
+        std::vector<float> before(rows.size() * span_values);
+        std::vector<pixel::Place> places(span_values);
+        for (std::size_t span = first; span < last; ++span) {
+            const std::size_t begin = span * span_values;
+            const std::size_t count = std::min(span_values, values - begin);
+            for (std::size_t k = 0; k < count; ++k)
+                places[k] = pixel::place_of(static_cast<std::int64_t>(begin + k),
+                                            shape.channels,
+                                            shape.height,
+                                            shape.width,
+                                            layout);
+            for (std::size_t i = 0; i < rows.size(); ++i)
+                std::copy_n(&images[i * values + begin], count, &before[i * span_values]);
+            for (std::size_t i = 0; i < rows.size(); ++i) {
+                const MixRow& row = rows[i];
+                const float *own = &before[i * span_values],
+                            *partner = &before[row.partner * span_values];
+                float* const out = &images[i * values + begin];
+                if (row.top == row.bottom)
+                    bound_->rows->blend_rows(
+                        own, partner, 1 - row.lambda, out, static_cast<int>(count));
+                else
+                    for (std::size_t k = 0; k < count; ++k)
+                        out[k] =
+                            pixel::mixed_value(row, own[k], partner[k], places[k].y, places[k].x);
+            }
+        }
     });
 }
 
