@@ -100,7 +100,8 @@ struct Lane {
     std::vector<double> seconds;
 };
 
-std::vector<CacheState> states_of(const IoBench& bench, IoMeasurements& measured) {
+// Hot measurements come first in a round, after warming.
+std::vector<Lane> lanes_of(const IoBench& bench, IoMeasurements& measured) {
     std::vector<CacheState> states = bench.plan.states;
     if (bench.portion.rows < bench.index->samples() && std::erase(states, CacheState::hot) > 0)
         measured.notes.push_back(
@@ -108,13 +109,8 @@ std::vector<CacheState> states_of(const IoBench& bench, IoMeasurements& measured
                         "read cold",
                         bytes_text(bench.plan.limit_bytes),
                         grouped(bench.portion.rows)));
-    return states;
-}
-
-// Hot measurements come first in a round, after warming.
-std::vector<Lane> lanes_of(const IoBench& bench, IoMeasurements& measured) {
     std::vector<Lane> lanes;
-    for (const CacheState state : states_of(bench, measured))
+    for (const CacheState state : states)
         for (const IoWay way : {IoWay::pread, IoWay::blocks, IoWay::stream})
             for (const int threads : bench.plan.threads)
                 lanes.push_back({.row = {.way = way, .state = state, .threads = threads}});
