@@ -119,7 +119,11 @@ class SegmentReader {
         for (const PlacedBlock& placed : segment.blocks) {
             const auto stored = std::span(out.bytes).subspan(placed.block.offset - segment.offset,
                                                              placed.block.stored_bytes);
-            if (!is_intact(placed.block, stored)) read_again(placed.block, stored);
+            if (!is_intact(placed.block, stored)) {
+                // Past the page cache, whose copy may be what is damaged.
+                drop_pages(fd_.value(), placed.block.offset, stored.size());
+                read_at(fd_.value(), stored, placed.block.offset, shard_.path);
+            }
             if (auto finding = looked_at(placed, stored))
                 out.findings.push_back(std::move(*finding));
         }
@@ -128,12 +132,6 @@ class SegmentReader {
   private:
     static bool is_intact(const StoredBlock& block, std::span<const std::byte> stored) {
         return !block.is_hashed || hash64(stored) == block.hash;
-    }
-
-    // Past the page cache, whose copy may be what is damaged.
-    void read_again(const StoredBlock& block, std::span<std::byte> stored) {
-        drop_pages(fd_.value(), block.offset, block.stored_bytes);
-        read_at(fd_.value(), stored, block.offset, shard_.path);
     }
 
     // Compares the hash, decodes, and checks labels.
@@ -225,7 +223,7 @@ class Verification {
                 verify_shard(number);
             } catch (const Error& error) {
                 if (kind_of(error) == ErrorKind::helper_missing) throw;
-                add(error, shard.name);
+                add({.code = error.code(), .file = shard.name, .text = sentence(error)});
             }
             all[number] = std::exchange(findings_, {});
             done_ += shard.bytes;
@@ -314,9 +312,6 @@ class Verification {
     }
 
     void add(Finding finding) { findings_.push_back(std::move(finding)); }
-    void add(const Error& error, const std::string& file) {
-        add({.code = error.code(), .file = file, .text = sentence(error)});
-    }
     void tell(std::uint64_t done_in_shard) {
         if (!report_ || mine_ == 0) return;
         const double part = static_cast<double>(done_ + done_in_shard) / static_cast<double>(mine_);

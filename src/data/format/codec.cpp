@@ -376,10 +376,8 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) {
 std::span<const std::byte> checked_fletcher32(std::span<const std::byte> stored) {
     if (stored.size() <= checksum_bytes) return {};
     const auto content = stored.first(stored.size() - checksum_bytes);
-    std::array<std::uint8_t, checksum_bytes> said{};
-    std::memcpy(said.data(), stored.data() + content.size(), checksum_bytes);
-    std::uint32_t expected = 0;
-    for (std::size_t i = checksum_bytes; i-- > 0;) expected = expected << 8 | said[i];
+    std::uint32_t expected = 0;  // little-endian, as this machine
+    std::memcpy(&expected, stored.data() + content.size(), checksum_bytes);
     const std::uint32_t sum = fletcher32(content);
     if (sum != expected && swapped_halves(sum) != expected) return {};
     return content;

@@ -220,16 +220,14 @@ class Packing {
                  "continuing an interrupted pack: {} of {} shards are finished",
                  finished.size() - unfinished_.size(),
                  finished.size());
-        together(team_, [&] { check_room(space); });
-    }
-
-    void check_room(const PackSpace& space) const {
-        if (!team_.is_root() || manifest_.codec != Codec::none) return;
-        lockstep::check_room(space.folder(),
-                             (manifest_.samples - written_) * manifest_.bytes_per_sample(),
-                             "the data set needs",
-                             "",
-                             "use another file system, or --codec lz4");
+        together(team_, [&] {
+            if (!team_.is_root() || manifest_.codec != Codec::none) return;
+            check_room(space.folder(),
+                       (manifest_.samples - written_) * manifest_.bytes_per_sample(),
+                       "the data set needs",
+                       "",
+                       "use another file system, or --codec lz4");
+        });
     }
 
     // Round after round, each member writes one shard; then all know of it, and whether one failed.
