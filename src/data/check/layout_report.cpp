@@ -149,13 +149,6 @@ void advise_on_mixing(const DatasetIndex& index, LayoutReport& all) {
 
 constexpr int most_ranks_looked_at = 64;
 
-// Without the short last step of an epoch, whose few samples say nothing about the rest.
-std::vector<RowBlock> whole_steps(const DatasetIndex& index, std::int64_t batch) {
-    const std::uint64_t rest = index.samples() % static_cast<std::uint64_t>(batch);
-    const std::uint64_t samples = index.samples() > rest ? index.samples() - rest : index.samples();
-    return row_blocks(samples, index.manifest().block_rows);
-}
-
 // Lanes that each rank looked at holds windows of.
 std::vector<std::size_t> lanes_of_ranks(const std::vector<RowBlock>& blocks,
                                         StreamOptions options,
@@ -178,7 +171,10 @@ JobFit fit_of(const DatasetIndex& index, const JobShape& job) {
     options.lanes = job.lanes;
     options.window_blocks = job.window_blocks;
     options.virtual_ranks = static_cast<int>(std::bit_ceil(static_cast<unsigned>(job.ranks)));
-    const std::vector<RowBlock> blocks = whole_steps(index, job.batch);
+    // Without the short last step of an epoch, whose few samples say nothing about the rest.
+    const std::uint64_t rest = index.samples() % static_cast<std::uint64_t>(job.batch);
+    const std::uint64_t samples = index.samples() > rest ? index.samples() - rest : index.samples();
+    const std::vector<RowBlock> blocks = row_blocks(samples, index.manifest().block_rows);
     const EpochOrder order(blocks, order_spec(options), 0);
     const std::vector<std::size_t> held = lanes_of_ranks(blocks, options, job.ranks);
     JobFit fit{.job = job, .lanes = order.lanes()};

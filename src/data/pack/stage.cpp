@@ -67,11 +67,6 @@ std::string failure_message(const Error& error) {
     return bad + error_bytes(error);
 }
 
-void throw_if_bad(const std::string& message) {
-    if (!message.empty() && message[0] == good) return;
-    throw error_from_bytes(std::string_view(message).substr(message.empty() ? 0 : 1));
-}
-
 std::string read_piece(const fs::path& path, const StagePiece& piece) {
     const UniqueFd fd = open_for_reading(path);
     std::string message(1 + piece.bytes, good);
@@ -296,7 +291,8 @@ class Staging {
                 if (failure) message = failure_message(*failure);
             }
             if (team_.nodes > 1) message = team_.broadcast(std::move(message), piece.owner);
-            throw_if_bad(message);
+            if (!message.starts_with(good))
+                throw error_from_bytes(std::string_view(message).substr(message.empty() ? 0 : 1));
             done += piece.bytes;
             if (failure) return;
             try {
