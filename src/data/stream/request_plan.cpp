@@ -37,11 +37,6 @@ Error too_many_files(std::size_t files) {
                              2 * files + reserve));
 }
 
-bool has_no_descriptor_left() {
-    const UniqueFd one(::dup(STDIN_FILENO));
-    return !one && (errno == EMFILE || errno == ENFILE);
-}
-
 // The first one, if they are tiles.
 std::size_t block_of_row(const std::vector<StoredBlock>& blocks, std::uint64_t row) {
     const auto after = std::ranges::upper_bound(blocks, row, {}, &StoredBlock::first_row);
@@ -111,7 +106,9 @@ int ShardFiles::descriptor(std::uint32_t shard) {
         try {
             file = open(shard);
         } catch (const Error&) {
-            if (has_no_descriptor_left()) throw too_many_files(files_.size() - 1);
+            const UniqueFd one(::dup(STDIN_FILENO));  // is there one left?
+            if (!one && (errno == EMFILE || errno == ENFILE))
+                throw too_many_files(files_.size() - 1);
             throw;
         }
         if (access_ == Access::scattered)
