@@ -24,8 +24,7 @@ class MpiSession {
   public:
     MpiSession();
     ~MpiSession();
-    MpiSession(const MpiSession&) = delete;
-    MpiSession& operator=(const MpiSession&) = delete;
+    MpiSession& operator=(MpiSession&&) = delete;
 
     /// Returns "Open MPI v4.1.4 ...".
     static std::string library_version();

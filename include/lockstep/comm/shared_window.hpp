@@ -22,8 +22,7 @@ class SharedWindow {
     /// E632 if there is no room.
     SharedWindow(const Communicator& ranks, std::size_t bytes);
     ~SharedWindow();
-    SharedWindow(const SharedWindow&) = delete;
-    SharedWindow& operator=(const SharedWindow&) = delete;
+    SharedWindow& operator=(SharedWindow&&) = delete;
 
     std::byte* data() const { return data_; }  ///< this rank's address of the shared bytes
 

@@ -54,8 +54,7 @@ class SideThread {
 
     /// Waits for what it does.
     ~SideThread();
-    SideThread(const SideThread&) = delete;
-    SideThread& operator=(const SideThread&) = delete;
+    SideThread& operator=(SideThread&&) = delete;
 
     /// Begins `work`, which throws nothing, when what it does is done.
     void run(std::function<void()> work);
@@ -97,8 +96,7 @@ class CheckpointSave {
 
     /// Abandons the save if it is not committed. Waits for its threads.
     ~CheckpointSave();
-    CheckpointSave(const CheckpointSave&) = delete;
-    CheckpointSave& operator=(const CheckpointSave&) = delete;
+    CheckpointSave& operator=(CheckpointSave&&) = delete;
 
     /// Returns the state that is saved.
     const CheckpointState& state() const { return part_.state; }

@@ -188,8 +188,7 @@ struct Communicator::Handle {
         // it.
         if (has_mpi() && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm);
     }
-    Handle(const Handle&) = delete;
-    Handle& operator=(const Handle&) = delete;
+    Handle& operator=(Handle&&) = delete;
 
     /// Notes a call from construction to destruction, where that is asked for.
     class Noted {
@@ -205,8 +204,7 @@ struct Communicator::Handle {
         ~Noted() {
             if (recorder_ != nullptr) recorder_->end(ticket_);
         }
-        Noted(const Noted&) = delete;
-        Noted& operator=(const Noted&) = delete;
+        Noted& operator=(Noted&&) = delete;
 
       private:
         FlightRecorder* recorder_ = nullptr;

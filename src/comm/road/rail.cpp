@@ -95,8 +95,7 @@ class RailSum {
     RailSum(const Rail& rail, int tag, LinkMeter* meter) : rail_(rail), messages_(rail, tag) {
         if (meter != nullptr) timer_.emplace(*meter);
     }
-    RailSum(const RailSum&) = delete;
-    RailSum& operator=(const RailSum&) = delete;
+    RailSum& operator=(RailSum&&) = delete;
 
     void begin(RailTask task) {
         expect(is_idle(), "one chunk at a time");

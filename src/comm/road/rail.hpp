@@ -83,8 +83,7 @@ class RailPipeline {
                  ShardState shards,
                  LinkMeter* meter = nullptr);
     ~RailPipeline();
-    RailPipeline(const RailPipeline&) = delete;
-    RailPipeline& operator=(const RailPipeline&) = delete;
+    RailPipeline& operator=(RailPipeline&&) = delete;
 
     void submit(RailJob job);
 

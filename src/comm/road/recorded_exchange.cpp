@@ -32,8 +32,7 @@ class RecordedExchange : public Exchange, private FlatMemory {
     }
 
     ~RecordedExchange() override { exchange_->on_long_wait({}); }
-    RecordedExchange(const RecordedExchange&) = delete;
-    RecordedExchange& operator=(const RecordedExchange&) = delete;
+    RecordedExchange& operator=(RecordedExchange&&) = delete;
 
     FlatMemory& memory() override { return is_on_device_ ? *this : exchange_->memory(); }
     float* slot(int index) override { return exchange_->slot(index); }

@@ -74,8 +74,7 @@ class BucketPipeline {
     /// `exchange` must outlive the pipeline.
     BucketPipeline(Exchange& exchange, std::size_t buckets) : exchange_(exchange), sums_(buckets) {}
     virtual ~BucketPipeline() = default;
-    BucketPipeline(const BucketPipeline&) = delete;
-    BucketPipeline& operator=(const BucketPipeline&) = delete;
+    BucketPipeline& operator=(BucketPipeline&&) = delete;
 
     /// Begins a step. The buckets of the last one are all summed.
     virtual void restart() {
@@ -161,8 +160,7 @@ void pin(std::jthread& thread, int cpu) {
 ///
 /// While buckets are on their way it polls, so that new ones join at once and a step that fails
 /// need not wait for other ranks; it blocks only when the step's thread does. Between steps it
-/// sleeps. The step's thread makes no MPI call from the first launch to the end of finish(): MPI
-/// sees one thread at a time.
+/// sleeps.
 class CommThread : public BucketPipeline {
   public:
     CommThread(Exchange& exchange, std::size_t buckets, std::optional<int> cpu)

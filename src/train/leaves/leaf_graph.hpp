@@ -169,8 +169,7 @@ class LeafGraph {
               LeafCut cut,
               LeafScope* scope);
     ~LeafGraph();
-    LeafGraph(const LeafGraph&) = delete;
-    LeafGraph& operator=(const LeafGraph&) = delete;
+    LeafGraph& operator=(LeafGraph&&) = delete;
 
     /// Returns the operator that prevents this; "": none does. A parameter meets samples in it and
     /// it is unknown, or its result depends on the memory address of a sample.

@@ -267,8 +267,7 @@ class LeafDraws {
             shared_.graphsafe_set_state(kept_generator_);
         }
     }
-    LeafDraws(const LeafDraws&) = delete;
-    LeafDraws& operator=(const LeafDraws&) = delete;
+    LeafDraws& operator=(LeafDraws&&) = delete;
 
   private:
     at::Generator& leaf_;

@@ -90,8 +90,7 @@ class LeafScope {
               LeafVerdicts& verdicts,
               at::Device device);
     ~LeafScope();
-    LeafScope(const LeafScope&) = delete;
-    LeafScope& operator=(const LeafScope&) = delete;
+    LeafScope& operator=(LeafScope&&) = delete;
 
     /// Returns the current scope, for kernels that leaf_key selected: there is one.
     static LeafScope& current();

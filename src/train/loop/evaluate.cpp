@@ -47,8 +47,7 @@ class EvalMode {
   public:
     explicit EvalMode(Model& model) : model_(model) { model_.set_mode(ModelMode::evaluate); }
     ~EvalMode() { model_.set_mode(ModelMode::train); }
-    EvalMode(const EvalMode&) = delete;
-    EvalMode& operator=(const EvalMode&) = delete;
+    EvalMode& operator=(EvalMode&&) = delete;
 
   private:
     Model& model_;

@@ -224,8 +224,7 @@ class Saves {
 
     /// Abandons the save in flight, whose threads go.
     ~Saves();
-    Saves(const Saves&) = delete;
-    Saves& operator=(const Saves&) = delete;
+    Saves& operator=(Saves&&) = delete;
 
     const LastSave& last() const { return last_; }
 

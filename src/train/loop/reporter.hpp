@@ -57,8 +57,7 @@ class Reporter {
         if (last_step_ > 0) keep_phases();
     }
 
-    Reporter(const Reporter&) = delete;
-    Reporter& operator=(const Reporter&) = delete;
+    Reporter& operator=(Reporter&&) = delete;
 
     /// Call after each step. `rate` is its learning rate.
     void after_step(const StepOutcome& outcome, std::int64_t samples, double rate) {

@@ -208,8 +208,7 @@ class EarlyFlight {
         if (!run_.empty()) fs::remove(run_, ignored);  // not if the run has begun: it is not empty
     }
 
-    EarlyFlight(const EarlyFlight&) = delete;
-    EarlyFlight& operator=(const EarlyFlight&) = delete;
+    EarlyFlight& operator=(EarlyFlight&&) = delete;
 
     /// Call when the run is open: from now on a verdict marks this start as failed.
     void name_start(std::int64_t incarnation) { incarnation_ = incarnation; }
@@ -328,8 +327,7 @@ class Flight {
         clock_.mirror_to(nullptr);
     }
 
-    Flight(const Flight&) = delete;
-    Flight& operator=(const Flight&) = delete;
+    Flight& operator=(Flight&&) = delete;
 
     FlightRecorder& recorder() { return recorder_; }
 

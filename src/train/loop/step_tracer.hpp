@@ -46,8 +46,7 @@ class StepTracer {
         if (listener_) write();
     }
 
-    StepTracer(const StepTracer&) = delete;
-    StepTracer& operator=(const StepTracer&) = delete;
+    StepTracer& operator=(StepTracer&&) = delete;
 
     /// After each step. After the last one that was asked for it writes the trace.
     void after_step() {

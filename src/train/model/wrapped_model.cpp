@@ -52,8 +52,7 @@ class AutocastScope {
         at::autocast::set_autocast_enabled(device_, was_on_);
         at::autocast::set_autocast_dtype(device_, type_before_);
     }
-    AutocastScope(const AutocastScope&) = delete;
-    AutocastScope& operator=(const AutocastScope&) = delete;
+    AutocastScope& operator=(AutocastScope&&) = delete;
 
   private:
     at::DeviceType device_;

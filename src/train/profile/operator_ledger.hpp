@@ -112,8 +112,7 @@ class OperatorWatch {
   public:
     explicit OperatorWatch(std::shared_ptr<OperatorLedger> ledger);
     ~OperatorWatch();
-    OperatorWatch(const OperatorWatch&) = delete;
-    OperatorWatch& operator=(const OperatorWatch&) = delete;
+    OperatorWatch& operator=(OperatorWatch&&) = delete;
 
   private:
     c10::DebugInfoGuard info_;

@@ -19,8 +19,7 @@ class KeptBuffers {
   public:
     explicit KeptBuffers(const Model& model);
     ~KeptBuffers();
-    KeptBuffers(const KeptBuffers&) = delete;
-    KeptBuffers& operator=(const KeptBuffers&) = delete;
+    KeptBuffers& operator=(KeptBuffers&&) = delete;
 
     /// Restores them earlier.
     void restore();

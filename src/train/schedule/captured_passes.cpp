@@ -51,8 +51,7 @@ class HeldGradients {
         replica_.hold_gradients(&reached);
     }
     ~HeldGradients() { replica_.hold_gradients(nullptr); }
-    HeldGradients(const HeldGradients&) = delete;
-    HeldGradients& operator=(const HeldGradients&) = delete;
+    HeldGradients& operator=(HeldGradients&&) = delete;
 
   private:
     Replica& replica_;

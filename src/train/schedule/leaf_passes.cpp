@@ -81,8 +81,7 @@ class StirredWeights {
     ~StirredWeights() {
         for (const auto& [parameter, values] : kept_) parameter.set_data(values);
     }
-    StirredWeights(const StirredWeights&) = delete;
-    StirredWeights& operator=(const StirredWeights&) = delete;
+    StirredWeights& operator=(StirredWeights&&) = delete;
 
   private:
     std::vector<std::pair<at::Tensor, at::Tensor>> kept_;

@@ -73,8 +73,7 @@ class DeviceFeed : public SampleFeed {
         leave(current_);
         leave(ahead_);
     }
-    DeviceFeed(const DeviceFeed&) = delete;
-    DeviceFeed& operator=(const DeviceFeed&) = delete;
+    DeviceFeed& operator=(DeviceFeed&&) = delete;
 
     const Batch& next() override {
         if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
