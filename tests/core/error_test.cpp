@@ -134,6 +134,7 @@ TEST(NearestName, FindsTypingErrors) {
     EXPECT_EQ(nearest_name("--datas", options), "--data");
     EXPECT_EQ(nearest_name("--batchsize", options), "--batch-size");
     EXPECT_EQ(did_you_mean("--bach-size", options), "did you mean '--batch-size'?");
+    EXPECT_EQ(nearest_name("adamW", std::vector<std::string>{"adam", "adamw"}), "adamw");
 }
 
 TEST(NearestName, PrefersANameThatBeginsSo) {
