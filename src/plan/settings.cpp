@@ -200,7 +200,7 @@ std::vector<Misfit> wrong_values(const TrainSettings& s) {
     const Period::Unit falls = s.schedule.every.unit, comes = s.evaluate_every.unit;
     return {{fmt::format("--deadline is {}", s.deadline),
              "it is seconds since 1970, not from now",
-             fmt::format("for example --deadline $(( $(date +%s) + {} ))", 60 * s.deadline),
+             fmt::format("for example --deadline $(( $(date +%s) + {} ))", s.deadline),
              s.deadline != 0 && s.deadline < first_deadline,
              false,
              "E102"},
@@ -242,7 +242,8 @@ std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
                          s.schedule.warmup_steps,
                          facts.total_steps),
              fmt::format("--schedule {} after it would never begin", text_of(s, "schedule")),
-             "use fewer --warmup-steps, or more --epochs",
+             fmt::format("use fewer --warmup-steps, or more --{}",
+                         s.max_steps > 0 ? "max-steps" : "epochs"),
              has_end(s.schedule.kind) && s.schedule.warmup_steps > facts.total_steps},
             {fmt::format("--lr-end {} is above the rate of {:.6g}", s.schedule.end, peak_rate(s)),
              fmt::format("the rate of --schedule {} falls", text_of(s, "schedule")),

@@ -316,8 +316,9 @@ std::vector<NoEffect> misfit_cases() {
          {{"order", "uniform"}, {"data-mode", "stream"}},
          "--order uniform does not go with --data-mode stream"},
         {"DeadlineInSeconds",
-         {{"deadline", "5"}},
-         "--deadline is 5\n  why: it is seconds since 1970, not from now",
+         {{"deadline", "3600"}},
+         "--deadline is 3600\n  why: it is seconds since 1970, not from now\n"
+         "  fix: for example --deadline $(( $(date +%s) + 3600 ))",
          "E102"},
     };
 }

@@ -174,10 +174,11 @@ std::vector<BitContract> recorded_contracts(const fs::path& run) {
 CheckpointInfo chosen_checkpoint(const fs::path& run, const std::string& choice) {
     const auto number = parse_integer(choice);
     check(choice == "newest" || choice == "best" || (number && *number >= 0), [&] {
-        return Error("E103",
-                     fmt::format("'{}' is no checkpoint of a run", printable(choice)),
-                     "it is a step, best or newest",
-                     "for example --step best");
+        return Error(
+            "E103",
+            fmt::format("'{}' is no checkpoint of a run", printable(choice)),
+            "it is a step, best or newest",
+            fmt::format("'lockstep ckpt ls {}' lists the steps", shell_word(run.string())));
     });
     const std::vector<CheckpointInfo> found = checkpoints_in(run);
     if (choice == "newest") return found.back();
