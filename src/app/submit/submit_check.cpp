@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/leaf_tree.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -14,7 +15,6 @@
 #include "submit/submit_plan.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 
 #include <fmt/format.h>
@@ -205,16 +205,15 @@ std::uint64_t state_vectors(const OptimizerSettings& optimizer) {
     return averages + (optimizer.kind == OptimizerKind::lars ? 1 : 2);
 }
 
-// A rank adds up the leaves it has in a tree: a slot for each level, and one to compute into.
 std::uint64_t gradient_slots(const TrainSettings& settings,
                              std::uint64_t parameters,
                              std::uint64_t ranks) {
     const ModelTraits traits{.parameters = static_cast<std::int64_t>(parameters)};
-    const auto leaves = static_cast<std::uint64_t>(
-        settings.virtual_ranks > 0
-            ? settings.virtual_ranks
-            : default_virtual_ranks(settings, settings.batch, traits, static_cast<int>(ranks)));
-    return 1 + static_cast<std::uint64_t>(std::bit_width((leaves + ranks - 1) / ranks));
+    const auto job = static_cast<int>(ranks);
+    const int leaves = settings.virtual_ranks > 0
+                           ? settings.virtual_ranks
+                           : default_virtual_ranks(settings, settings.batch, traits, job);
+    return static_cast<std::uint64_t>(TreePlan(leaves, std::min(job, leaves)).slots());
 }
 
 int kept_checkpoints(const TrainSettings& settings) {

@@ -168,6 +168,12 @@ TEST(SubmitEstimate, CountsTheParametersOfBuiltInModels) {
     EXPECT_EQ(estimate_job({.model = {"gpt"}}, {}, 0).parameters, 10'844'160u);
     EXPECT_EQ(estimate_job({.model = {.name = "gpt", .layers = 2}}, {}, 0).parameters, 0u);
     EXPECT_EQ(estimate_job({.model = {.name = "unet", .width = 8}}, {}, 0).parameters, 0u);
+    const auto bytes = [](int leaves, std::int64_t ranks) {
+        const TrainSettings settings{.virtual_ranks = leaves};
+        return estimate_job(settings, {.node_tasks = ranks}, 1'000'000).node_memory_bytes;
+    };
+    EXPECT_EQ(bytes(64, 1) - bytes(1, 1), 6u * 4'000'000u) << "7 gradient vectors and 1";
+    EXPECT_EQ(bytes(64, 3) - bytes(4, 3), 3u * 5u * 4'000'000u) << "3 ranks, with 7 and 2 of them";
     const auto estimate = estimate_job({}, {}, 1000);
     EXPECT_EQ(estimate.checkpoint_bytes, 12'000u);
     EXPECT_EQ(estimate.copy_bytes, 12'000u);
