@@ -244,6 +244,10 @@ FolderOfDataSets: train --data <data>/.. --run <tmp>/run --model mlp
 lockstep: error E216: '<data>/..' is no data set
   why: it has no manifest.json
   fix: give one that is in it, such as '<data>/../train'
+ShardInPlaceOfItsDataSet: train --data <data>/train-00000-of-00001.h5 --run <tmp>/run --model mlp
+lockstep: error E216: '<data>/train-00000-of-00001.h5' is no data set
+  why: it is a part of the packed data set in its folder
+  fix: give the folder: <data>
 ShardIsAZip: train --data <tmp>/bad --run <tmp>/run --model mlp
 lockstep: error E203: '<tmp>/bad/train-00000-of-00001.h5' is not HDF5
   why: it begins like a zip archive

@@ -160,7 +160,8 @@ void pin(std::jthread& thread, int cpu) {
 ///
 /// While buckets are on their way it polls, so that new ones join at once and a step that fails
 /// need not wait for other ranks; it blocks only when the step's thread does. Between steps it
-/// sleeps.
+/// sleeps. The step's thread makes no MPI call from the first launch to the end of finish(): MPI
+/// sees one thread at a time.
 class CommThread : public BucketPipeline {
   public:
     CommThread(Exchange& exchange, std::size_t buckets, std::optional<int> cpu)

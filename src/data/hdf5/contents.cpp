@@ -182,6 +182,13 @@ void check_is_one(const fs::path& where) {
 }
 
 Error no_packed_dataset(const fs::path& where, const ForeignPlace& found, const std::string& fix) {
+    const fs::path file = fs::absolute(found.files[0]), folder = file.parent_path();
+    const std::string shard = fmt::format("\"{}\"", file.filename().string());
+    if (is_packed(folder) && read_manifest_text(folder).find(shard) != shard.npos)
+        return Error("E216",
+                     fmt::format("'{}' is no data set", where.string()),
+                     "it is a part of the packed data set in its folder",
+                     fmt::format("give the folder: {}", folder.string()));
     return Error("E216",
                  fmt::format("'{}' is no packed data set", where.string()),
                  fmt::format("'{}' is an HDF5 file that others wrote; {}",

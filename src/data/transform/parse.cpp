@@ -249,7 +249,12 @@ const Form& form_named(const Words& words, std::string_view name) {
 TransformOp read_op(std::string_view text) {
     Words words(text);
     const Form& form = form_named(words, words.take());
-    words.expect_usage(fmt::format("{} {}", form.name, form.usage));
+    std::string steps;  // "flip, crop 32" for "flip crop 32"
+    for (const std::string& word : split(text, ' ')) {
+        const bool begins = std::ranges::find(forms, word, &Form::name) != forms.end();
+        steps += (steps.empty() ? "" : begins ? ", " : " ") + word;
+    }
+    words.expect_usage(steps == text ? fmt::format("{} {}", form.name, form.usage) : steps);
     TransformOp op;
     op.kind = form.kind;
     form.read(words, op);
