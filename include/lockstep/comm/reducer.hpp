@@ -48,11 +48,11 @@ struct LeafPlace {
     std::vector<Merge> merges;  ///< merges after that, in this order
 };
 
-/// Order of calls: begin_step; for each own leaf: begin_leaf, add(every tensor), end_leaf; finish.
-/// If one pass computes all own leaves: begin_step, begin_together, add, end_together, finish. The
-/// sums have the same bits. See Exchange. The thread that runs the step makes all calls. With
-/// ProgressMode::thread the exchange belongs to the communication thread from the begin of the
-/// first leaf to the end of finish().
+/// Order of calls: begin_step; for each own leaf: begin_leaf, add(every tensor), end_leaf; finish;
+/// Exchange::publish, before which no slot may be written again. If one pass computes all own
+/// leaves: begin_together, add, end_together in their place. The sums have the same bits. The
+/// thread that runs the step makes all calls. With ProgressMode::thread the exchange belongs to the
+/// communication thread from the begin of the first leaf to the end of finish().
 class Reducer {
   public:
     /// `layout`, `plan` and `exchange` must outlive the reducer. The plan defines the order of

@@ -22,7 +22,7 @@ struct TrainResult {
 
 /// Collective. Creates the run directory, or resumes the run in it from its newest whole
 /// checkpoint. Trains until the length in `settings` is reached, a signal asks to stop, or an Error
-/// occurs.
+/// occurs. Errors: those of a run, and E105 without `settings.data` or `settings.run`.
 TrainResult train_model(const TrainSettings& settings, const Communicator& ranks);
 
 /// Returns the LibTorch version this program was built with: "2.11.0".

@@ -158,6 +158,13 @@ Start::Start(const TrainSettings& given, const Communicator& world)
 }
 
 TrainResult train_model(const TrainSettings& settings, const Communicator& ranks) {
+    const char* const needed = settings.data.empty() ? "data" : "run";
+    agree(ranks, [&] {
+        check(!settings.data.empty() && !settings.run.empty(), [&] {
+            return Error(
+                "E105", fmt::format("TrainSettings has no {}", needed), "", "set its path");
+        });
+    });
     // A request during set-up is met after the first step.
     const SignalGuard signals(SignalGuard::SecondRequest::ends);
     WarningLog warnings;

@@ -255,7 +255,7 @@ std::shared_ptr<Classifier> make_model(const ModelSettings& settings,
                      did_you_mean(settings.name, names));
     });
     torch::manual_seed(CounterRandom(Purpose::initial_weights, {seed}).next() >> 1);
-    return found->second(shape, settings);
+    return found->second ? found->second(shape, settings) : nullptr;
 }
 
 torch::Tensor Classifier::forward_all(const std::vector<torch::Tensor>& inputs) {

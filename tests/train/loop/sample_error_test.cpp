@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/train.hpp"
+
 #include "loop/inputs.hpp"
+#include "support/caught.hpp"
 #include "train/made_up_index.hpp"
 
 #include <array>
@@ -82,6 +85,14 @@ TEST_F(SampleError, NamesFiniteNumbersWhoseSquareIsNot) {
 TEST_F(SampleError, SaysWhereRowsAreNotThoseOfTheSource) {
     EXPECT_THAT(error_of_row_order("source"), testing::Not(HasSubstr("shuffled")));
     EXPECT_THAT(error_of_row_order("shuffled:1"), HasSubstr("which packing shuffled"));
+}
+
+TEST(TrainModel, NamesThePathThatAProgramLeftOut) {
+    const auto said = [](const TrainSettings& settings) {
+        return test::caught_text([&] { train_model(settings, {}); });
+    };
+    EXPECT_THAT(said({}), HasSubstr("E105: TrainSettings has no data"));
+    EXPECT_THAT(said({.data = "here"}), HasSubstr("E105: TrainSettings has no run"));
 }
 
 }  // namespace

@@ -49,6 +49,8 @@ TEST(RegisterModel, AddsAUsersModel) {
     });
     EXPECT_EQ(element_count(*make_model({"users-own", true}, {1, 2, 2, 10}, 1)),
               element_count(*make_model({"mlp", true}, {1, 2, 2, 10}, 1)));
+    register_model("users-own", nullptr);
+    EXPECT_EQ(make_model({"users-own"}, {}, 1), nullptr) << "which a run refuses, as its factory's";
 }
 
 TEST(ModelTable, IsOfAllModelsThatCanBeMade) {
