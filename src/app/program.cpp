@@ -315,10 +315,12 @@ bool is_first_of_node() {
     }
 }
 
-// Ranks that a launcher of ours has started find them as it did, and it has warned.
-void warn_of_unread_variables() {
+// Ranks that a launcher of ours has started find them as it did, and it has warned. So has
+// `lockstep` before it became lockstep-train.
+void warn_of_unread_variables(const Program& program) {
     const Environment environment;
-    if (environment.text("LOCKSTEP_RANK_ENDS") ||
+    const bool is_next = program.train != nullptr && program.model.empty() && !launched_by_mpi();
+    if (is_next || environment.text("LOCKSTEP_RANK_ENDS") ||
         environment.names_with_prefix("LOCKSTEP_").empty())
         return;
     for (const auto& [name, meant] : unread_variables(all_commands(), environment))
@@ -356,7 +358,7 @@ int run_command(const std::vector<std::string>& words, const ProcessContext& pro
         if (process.ranks.is_root()) print_once(prepared.help);
         return 0;
     }
-    warn_of_unread_variables();
+    warn_of_unread_variables(process.program);
     const int code = prepared.chosen->run(prepared.call);
     if (!computes(words)) check_printed();
     return code;

@@ -92,6 +92,8 @@ TEST_F(Alone, IsUsedWithoutItsDataWhereverItIs) {
     EXPECT_THAT(figures("--step best"), is_evaluated);
     EXPECT_THAT(evaluated("--step 7"), says("E301: there is no checkpoint of step 7"));
     EXPECT_THAT(evaluated("--step last"), says("E103: 'last' is no checkpoint of a run"));
+    EXPECT_THAT(evaluated("--step last"),
+                says("fix: 'lockstep ckpt ls " + run.string() + "' lists"));
     EXPECT_THAT(
         from_root(fmt::format(
             "export {} --out {} --step best", run.string(), (folder_ / "w.safetensors").string())),
@@ -301,6 +303,8 @@ TEST_F(Alone, BeginsAnotherRun) {
 
     EXPECT_THAT(begin("other", "--optimizer sgd --max-steps 1 --epochs 1 --schedule constant"),
                 ends(0, ", and a new optimizer; "));
+    EXPECT_THAT(begin("both", "--max-steps 1 --epochs 1 --schedule constant"),
+                ends(0, "--epochs 1 has no effect, because there is --max-steps 1"));
     EXPECT_THAT(begin("shape", "--channels 9 --max-steps 1"), says("E304"));
     EXPECT_THAT(in_folder(folder_.path(), fmt::format("train --from {0} --run {0}", source)),
                 says("E106: --from and --run both name"));

@@ -48,6 +48,13 @@ TEST_F(Commands, WarnOfAVariableThatNothingReads) {
     EXPECT_THAT(
         run_lockstep({"config", "show"}, {{"LOCKSTEP_LRR", "0.02"}}),
         ends(0, "warn: LOCKSTEP_LRR is no variable of Lockstep: did you mean LOCKSTEP_LR?\n"));
+    const Words words = train_words(train_data(), folder_.path() / "run", "mlp", 24);
+    const auto run = run_lockstep(words + Words{"--max-steps", "1"}, {{"LOCKSTEP_LRR", "0.02"}});
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    const std::size_t said = run.output.find("LOCKSTEP_LRR");
+    EXPECT_NE(said, std::string::npos);
+    EXPECT_EQ(run.output.find("LOCKSTEP_LRR", said + 1), std::string::npos)
+        << "lockstep-train again";
 }
 
 TEST_F(Commands, ShowSettingsAsAFileThatIsRead) {

@@ -108,16 +108,17 @@ Examples:
   srun --mpi=pmix lockstep train --config train.toml --run runs/c
 )";
 
-// The run that goes on has a length in steps.
+// The length is that of --max-steps, which the run may have that goes on.
 void tell_of_idle_epochs(const TrainSettings& settings) {
-    const auto& steps = settings.origins.at("max-steps");
-    const auto& epochs = settings.origins.at("epochs");
-    if (settings.max_steps > 0 && steps.origin == "run.json" && epochs.origin != "run.json" &&
-        epochs.origin != "default")
+    const std::string& steps = settings.origins.at("max-steps").origin;
+    const std::string& epochs = settings.origins.at("epochs").origin;
+    const bool is_of_run = steps == "run.json" && epochs != "run.json" && epochs != "default";
+    const bool are_both_given = steps == "command line" && epochs == "command line";
+    if (settings.max_steps > 0 && (is_of_run || are_both_given))
         once(Level::warn,
-             "--epochs {} has no effect, because the run has --max-steps {}; give --max-steps 0 "
-             "with it",
+             "--epochs {} has no effect, because {} --max-steps {}; give --max-steps 0 with it",
              settings.epochs,
+             is_of_run ? "the run has" : "there is",
              settings.max_steps);
 }
 
