@@ -33,7 +33,7 @@ void check_limits(T value, std::string_view what, Limits<T> limits, const std::s
     check(limits.least <= value && value <= limits.most, [&] {
         return Error("E102",
                      fmt::format("{} is {} in the transform '{}'", what, value, text),
-                     fmt::format("it is between {} and {}", limits.least, limits.most),
+                     fmt::format("it must be between {} and {}", limits.least, limits.most),
                      "choose another number");
     });
 }
@@ -164,7 +164,7 @@ void read_rotate(Words& words, TransformOp& op) {
 
 void read_blur(Words& words, TransformOp& op) {
     op.size = words.whole("the number of taps", {3, 2 * most_blur_radius + 1});
-    check(op.size % 2 == 1, [&] { return words.error("the number of taps is odd"); });
+    check(op.size % 2 == 1, [&] { return words.error("the number of taps must be odd"); });
     op.low = 0.1;
     op.high = 2;
     if (!words.is_empty()) std::tie(op.low, op.high) = words.range("sigma FROM-TO", {0.01, 100});

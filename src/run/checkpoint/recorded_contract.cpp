@@ -177,7 +177,7 @@ CheckpointInfo chosen_checkpoint(const fs::path& run, const std::string& choice)
         return Error(
             "E103",
             fmt::format("'{}' is no checkpoint of a run", printable(choice)),
-            "it is a step, best or newest",
+            "it must be a step, best or newest",
             fmt::format("'lockstep ckpt ls {}' lists the steps", shell_word(run.string())));
     });
     const std::vector<CheckpointInfo> found = checkpoints_in(run);

@@ -124,7 +124,7 @@ TEST(TransformText, RefusesWhatItCannotRead) {
         {"flip 0.5 0.5", "a word too many"},
         {"rotate", "is missing"},
         {"blur", "is missing"},
-        {"blur 4", "is odd"},
+        {"blur 4", "must be odd"},
         {"blur 3 1", "is not sigma FROM-TO"},
         {"blur 3 -1", "is not sigma FROM-TO"},
         {"blur 3 1-", "is no number"},
@@ -154,7 +154,7 @@ TEST(TransformText, RefusesNumbersOutOfRange) {
           "cutout 0",       "mixup 0",          "mixup 5",    "cutmix 0.001"}) {
         const auto parse = [&] { TransformPipeline::parse(text); };
         EXPECT_EQ(caught_code(parse), "E102") << text;
-        EXPECT_THAT(caught_text(parse), HasSubstr("between")) << text;
+        EXPECT_THAT(caught_text(parse), HasSubstr("it must be between")) << text;
     }
 }
 
