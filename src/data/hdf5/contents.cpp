@@ -207,7 +207,7 @@ std::vector<Candidate> candidates_of(const fs::path& file, Links links) {
         const std::vector<FieldMapping> field{
             {.name = "field", .hdf5_path = name, .layout = RowLayout::value, .links = links}};
         all.push_back(ForeignOpening({file}, field).look());
-        if (is_column_of_texts(all.back().facts)) all.back().obstacle.clear();
+        if (all.back().facts.is_column_of_texts()) all.back().obstacle.clear();
     }
     return all;
 }

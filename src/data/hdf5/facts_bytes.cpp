@@ -140,6 +140,10 @@ bool DatasetFacts::has_one_number_a_row() const {
     });
 }
 
+bool DatasetFacts::is_column_of_texts() const {
+    return is_text && (size.size() == 1 || (size.size() == 2 && size[1] == 1));
+}
+
 bool DatasetFacts::has_whole_rows() const {
     return has_sound_chunks() && std::equal(chunk.begin() + 1, chunk.end(), size.begin() + 1);
 }

@@ -88,6 +88,7 @@ struct DatasetFacts {
 
     bool has_sound_chunks() const;      ///< a size in each dimension, and a valid number of them
     bool has_one_number_a_row() const;  ///< [n], or [n, 1, 1] with any number of ones
+    bool is_column_of_texts() const;    ///< [n] or [n, 1] texts, which may be labels
     bool has_whole_rows() const;        ///< each chunk holds whole rows, and nothing but rows
     std::uint64_t chunk_count() const;  ///< number of sound chunks
     std::span<const DatasetFacts> stored() const;  ///< its parts, or itself

@@ -36,22 +36,17 @@ std::uint64_t part_of_band(std::uint64_t rows, std::uint64_t row_bytes) {
 }
 
 // Libraries of tables and images write one number for each sample as [n, 1] or [n, 1, 1, 1].
-bool is_label_column(const FieldMapping& mapping, const Field& field) {
+bool is_label_column(const FieldMapping& mapping, const RowForm& rows) {
     const bool is_named = mapping.name == "labels" || mapping.layout == RowLayout::label;
-    return is_named && may_be_label(mapping) && mapping.name != "tokens" && is_whole(field.type) &&
-           std::ranges::count(field.shape, 1) == std::ssize(field.shape);
-}
-
-std::string_view numpy_name(ElementType type) {
-    constexpr std::array<std::string_view, 5> names{"u1", "i4", "i8", "f4", "f8"};
-    return names.at(static_cast<std::size_t>(type));
+    return is_named && may_be_label(mapping) && mapping.name != "tokens" && is_whole(rows.type) &&
+           std::ranges::count(rows.shape, 1) == std::ssize(rows.shape);
 }
 
 }  // namespace
 
 ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
                                const std::vector<FieldMapping>& mappings)
-    : mappings_(mappings), becomes_labels_(mappings.size()), labels_(mappings.size()) {
+    : mappings_(mappings), becomes_labels_(mappings.size()), named_(mappings.size()) {
     check_fields(mappings);
     check(!files.empty(), [] { return Error("E201", "no HDF5 files are named"); });
     files_ = canonical(files);
@@ -125,7 +120,8 @@ Candidate ForeignOpening::look() {
 // False where it must begin again.
 bool ForeignOpening::add_files() {
     manifest_ = {};
-    labels_.assign(mappings_.size(), {});
+    first_rows_.clear();
+    named_.assign(mappings_.size(), {});
     stored_.clear();
     forms_ = {};
     stamps_.clear();
@@ -165,11 +161,11 @@ DatasetIndex ForeignOpening::made_index() {
     return index;
 }
 
-// Returns true if a file has the same labels in another type.
-bool ForeignOpening::may_become_labels(std::size_t number, std::size_t field) const {
-    const Field& first = manifest_.fields[field];
-    return may_be_label(mappings_[field]) && !becomes_labels_[field] &&
-           is_whole(type_of(number, field)) && is_whole(first.type) && first.shape.empty() &&
+// Returns true if the file that is being added has the same labels in another type.
+bool ForeignOpening::may_become_labels(std::size_t field) const {
+    const RowForm &rows = rows_[field], &first = first_rows_[field];
+    return rows.type != first.type && may_be_label(mappings_[field]) && !becomes_labels_[field] &&
+           is_whole(rows.type) && is_whole(first.type) && first.shape.empty() &&
            facts_.datasets[field].has_one_number_a_row();
 }
 
@@ -180,88 +176,56 @@ void ForeignOpening::ask(std::size_t number) {
     sandbox_.ask(request_);
 }
 
-const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t field) const {
+RowForm ForeignOpening::rows_in(std::size_t number, std::size_t field) const {
+    const FieldMapping& mapping = mappings_[field];
     const DatasetFacts& facts = facts_.datasets[field];
     if (is_absent(facts)) throw no_such_dataset(files_[number], asked_files(), field);
-    if (facts.layout == StorageLayout::missing)
-        throw refused(
-            number, field, fmt::format("HDF5 says: {}", printable(facts.chunks.fault)), "E205");
-    if (facts.layout == StorageLayout::linked)
-        throw refused(number, field, "a link leads into another file", "E205");
-    check_same_form(number, field);
-    const ElementType type = type_of(number, field);
-    if (facts.size.empty()) throw refused(number, field, "it has no dimensions: no row per sample");
-    if (facts.size[0] == 0) throw refused(number, field, "it has no samples");
-    // Before anything is computed from sizes that a file may have made up.
-    std::uint64_t row_bytes = element_bytes(type);
-    for (std::size_t i = 1; i < facts.size.size(); ++i) {
-        if (facts.size[i] < 1 || facts.size[i] > most_decoded_bytes / row_bytes)
-            throw refused(number, field, "it has an impossible shape");
-        row_bytes *= facts.size[i];
+    const bool is_class =
+        facts.number &&
+        (facts.number->is_whole ? becomes_labels_[field] : mapping.layout == RowLayout::label);
+    try {
+        RowForm rows = form_of(facts, mapping, files_[number], Road::stream, is_class);
+        if (is_label_column(mapping, rows)) rows.shape.clear();
+        return rows;
+    } catch (const Unfit& found) {
+        throw refused(number, field, found.why, found.code.empty() ? "E234" : found.code);
     }
-    if (facts.size[0] > most_samples)
-        throw refused(number, field, "it has an impossible number of samples");
-    return facts;
-}
-
-Field ForeignOpening::field_of(std::size_t number, std::size_t field) const {
-    const FieldMapping& mapping = mappings_[field];
-    const DatasetFacts& facts = checked(number, field);
-    Field made{.name = mapping.name, .type = type_of(number, field), .source = mapping.hdf5_path};
-    made.shape.assign(facts.size.begin() + 1, facts.size.end());
-    if (is_text(field) || is_label_column(mapping, made)) made.shape.clear();
-    check_dimensions(asked_files(), field, files_[number], facts.size[0], made.shape);
-    check_is_settled(mapping, made, files_[number]);
-    made.layout = layout_text(mapping.layout);
-    return made;
 }
 
 // The file as a shard, and its fields, which are those of the first.
 // False where labels must become i64, in all files.
 bool ForeignOpening::add_file(std::size_t number) {
     const fs::path& path = files_[number];
+    const AskedFiles asked = asked_files();
     looked_at_ = path;
-    const std::uint64_t samples = checked(number, 0).size[0];
+    rows_.clear();
     for (std::size_t f = 0; f < mappings_.size(); ++f) {
-        const Field field = field_of(number, f);
-        const DatasetFacts& facts = facts_.datasets[f];
-        check(facts.size[0] == samples, [&] {
-            return other_rows(path, asked_files(), 0, facts_.datasets[0].size, f, facts.size);
-        });
-        if (number == 0) manifest_.fields.push_back(field);
-        note_labels(number, f);
-        const std::string warning = unasked_unpacking(facts, mappings_[f]);
-        if (!warning.empty()) unasked_.try_emplace(field.name, warning);
-        if (field.type != manifest_.fields[f].type && may_become_labels(number, f)) {
+        const FieldMapping& mapping = mappings_[f];
+        const DatasetFacts &facts = facts_.datasets[f], &before = facts_.datasets[0];
+        const RowForm& rows = rows_.emplace_back(rows_in(number, f));
+        if (number == 0) {
+            check_dimensions(asked, f, path, facts.size[0], rows.shape);
+            first_rows_.push_back(rows);
+            manifest_.fields.push_back({.name = mapping.name,
+                                        .type = rows.type,
+                                        .shape = rows.shape,
+                                        .layout = layout_text(mapping.layout),
+                                        .source = mapping.hdf5_path});
+            check_is_settled(mapping, manifest_.fields[f], path);
+        }
+        check(facts.size[0] == before.size[0],
+              [&] { return other_rows(path, asked, 0, before.size, f, facts.size); });
+        named_[f].add(facts, mapping, path);
+        const std::string warning = unasked_unpacking(facts, mapping);
+        if (!warning.empty()) unasked_.try_emplace(mapping.name, warning);
+        if (may_become_labels(f)) {
             becomes_labels_[f] = true;
             return false;
         }
-        check(field == manifest_.fields[f], [&] {
-            const auto describe = [](const Field& each) {
-                return fmt::format(
-                    "{} [n, {}]", element_name(each.type), fmt::join(each.shape, ", "));
-            };
-            return Error("E208",
-                         fmt::format("'{}' of '{}' does not fit the other files",
-                                     mappings_[f].hdf5_path,
-                                     path.string()),
-                         fmt::format("it is {}, in '{}' it is {}",
-                                     describe(field),
-                                     files_[0].string(),
-                                     describe(manifest_.fields[f])),
-                         field.shape == manifest_.fields[f].shape
-                             ? fmt::format("let h5py convert it, and give the file in NAME in its "
-                                           "place: {}",
-                                           rewrite_command(
-                                               {{path}, mappings_},
-                                               f,
-                                               fmt::format("x.astype(\"{}\")",
-                                                           numpy_name(manifest_.fields[f].type))))
-                             : "leave the file out: its samples have another shape");
-        });
+        check_like(rows, first_rows_[f], asked, f, path, files_[0]);
     }
     add_shards(number);
-    manifest_.samples += samples;
+    manifest_.samples += facts_.datasets[0].size[0];
     check(manifest_.samples <= most_samples,
           [&] { return refused(number, 0, "there are too many samples"); });
     return true;
@@ -296,16 +260,14 @@ void ForeignOpening::add_blocks(std::size_t number) {
     stored_.resize(mappings_.size());
     ByteWriter identity = identity_of(files_[number], shard.bytes);
     for (std::size_t f = 0; f < mappings_.size(); ++f)
-        if (!is_text(f)) add_blocks_of(number, f, identity);
+        if (!rows_[f].is_text) add_blocks_of(number, f, identity);
     shard.xxh3_128 = hash128(std::span<const std::byte>(identity.finish())).hex();
 }
 
 void ForeignOpening::add_blocks_of(std::size_t number, std::size_t field, ByteWriter& identity) {
     std::uint64_t first = shard_of(number).first_sample;
     const auto parts = facts_.datasets[field].stored();
-    std::optional<Unpacking> unpacking;
-    if (const std::optional<CfValues>& cf = mappings_[field].cf)
-        unpacking = unpacking_of(facts_.datasets[field], cf->instead);
+    const RowForm& rows = rows_[field];
     for (std::size_t p = 0; p < parts.size(); ++p) {
         const DatasetFacts& part = parts[p];
         const std::uint32_t shard = part_shards_[field][p];
@@ -316,8 +278,8 @@ void ForeignOpening::add_blocks_of(std::size_t number, std::size_t field, ByteWr
                                        .file_bytes = manifest_.shards[shard].bytes,
                                        .shard = shard,
                                        .contiguous_rows = manifest_.block_rows,
-                                       .widening = widening_of(part, field),
-                                       .unpacking = unpacking},
+                                       .widening = rows.widening,
+                                       .unpacking = rows.unpacking},
                                       forms_);
         if (!found.fault.empty())
             throw refused(number, field, found.fault, found.lacks_filter ? "E212" : "E234");
@@ -328,9 +290,9 @@ void ForeignOpening::add_blocks_of(std::size_t number, std::size_t field, ByteWr
         blocks.insert(blocks.end(), found.blocks.begin(), found.blocks.end());
         first += part.size[0];
     }
-    if (!unpacking) return;
+    if (!rows.unpacking) return;
     // Whoever changes an attribute changes the data.
-    const Filter filter = unpacking->as_filter();
+    const Filter filter = rows.unpacking->as_filter();
     identity.add(filter.element);
     identity.add(hash64(std::as_bytes(std::span(filter.values))));
 }

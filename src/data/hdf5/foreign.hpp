@@ -7,7 +7,7 @@
 
 #include "contents.hpp"
 #include "format/index_columns.hpp"
-#include "format/widening.hpp"
+#include "row_form.hpp"
 #include "row_layout.hpp"
 #include "sandbox.hpp"
 
@@ -61,19 +61,13 @@ class ForeignOpening {
     NotStreamable refused(std::size_t number,
                           std::size_t field,
                           const std::string& why,
-                          const char* code = "E234") const;
+                          const std::string& code = "E234") const;
     void ask(std::size_t number);
     bool add_files();
-    Widening widening_of(const DatasetFacts& facts, std::size_t field) const;
-    bool may_become_labels(std::size_t number, std::size_t field) const;
-    ElementType type_of(std::size_t number, std::size_t field) const;
-    const DatasetFacts& checked(std::size_t number, std::size_t field) const;
-    Field field_of(std::size_t number, std::size_t field) const;
+    bool may_become_labels(std::size_t field) const;
+    RowForm rows_in(std::size_t number, std::size_t field) const;
     bool is_label(std::size_t field) const;
-    bool is_text(std::size_t field) const;
     bool is_made(std::size_t field) const;
-    void check_same_form(std::size_t number, std::size_t field) const;
-    void note_labels(std::size_t number, std::size_t field);
     RowsRequest rows_of(std::size_t number, std::size_t field) const;
     LabelColumn hot_rows_of(const DatasetIndex& index, std::size_t field) const;
     void keep(DatasetIndex& index, std::size_t field, const LabelColumn& column);
@@ -92,26 +86,20 @@ class ForeignOpening {
     void describe(DatasetIndex& index) const;
     void warn(DatasetIndex& index) const;
 
-    /// The labels of a field in the files read so far.
-    struct Labels {
-        bool is_text = false;
-        std::map<std::int64_t, std::string> names;  ///< by class, for enumerations
-        fs::path named_by;                          ///< the first file with names
-    };
-
     const std::vector<FieldMapping>& mappings_;
     const AskedFiles* whole_ = nullptr;           // null: the files and mappings are all
     std::size_t warned_of_ = 0;                   // files, named together
     std::uint32_t block_rows_ = 0;                // 0: as the largest field has them
     std::vector<bool> becomes_labels_;            // by field: elements of any type become i64
-    std::vector<Labels> labels_;                  // by field
+    std::vector<NamedClasses> named_;             // by field
     std::map<std::string, std::string> unasked_;  // warnings, by field
     std::vector<fs::path> files_;
     fs::path looked_at_;  // the file examined last
     fs::path folder_;
     FileRequest request_;
     Sandbox sandbox_;
-    FileFacts facts_;  // facts of the file that is being added
+    FileFacts facts_;                         // facts of the file that is being added
+    std::vector<RowForm> rows_, first_rows_;  // by field, of that file and of the first
     Manifest manifest_;
     std::vector<std::vector<StoredBlock>> stored_;
     BlockForms forms_;

@@ -18,7 +18,6 @@
 
 #include "foreign.hpp"
 #include "format/labels.hpp"
-#include "format/widening.hpp"
 #include "row_layout.hpp"
 #include "stored_blocks.hpp"
 #include "stream/block_reader.hpp"
@@ -36,7 +35,7 @@ namespace {
 NotStreamable not_streamable(const fs::path& path,
                              const std::string& name,
                              const std::string& why,
-                             const char* code) {
+                             const std::string& code) {
     return {code, fmt::format("'{}' of '{}' cannot be streamed", name, path.string()), why, ""};
 }
 
@@ -45,7 +44,7 @@ NotStreamable not_streamable(const fs::path& path,
 NotStreamable ForeignOpening::refused(std::size_t number,
                                       std::size_t field,
                                       const std::string& why,
-                                      const char* code) const {
+                                      const std::string& code) const {
     return not_streamable(files_[number], mappings_[field].hdf5_path, why, code);
 }
 
@@ -121,40 +120,6 @@ void ForeignOpening::add_shards(std::size_t number) {
             part_shards_[f].push_back(shards[part.file]);
 }
 
-// What numbers of files that others wrote become: as they are, wider, or what they stand for.
-
-// What becomes of elements that no field has as they are; unknown of those that are one's.
-Widening ForeignOpening::widening_of(const DatasetFacts& facts, std::size_t field) const {
-    if (!facts.number || mappings_[field].cf) return Widening{};
-    const bool is_whole = facts.number->is_whole;
-    const bool is_real_label = mappings_[field].layout == RowLayout::label && !is_whole;
-    const bool becomes_label = (becomes_labels_[field] && is_whole) || is_real_label;
-    return becomes_label ? label_widening_of(facts) : lockstep::widening_of(facts);
-}
-
-ElementType ForeignOpening::type_of(std::size_t number, std::size_t field) const {
-    const DatasetFacts& facts = facts_.datasets[field];
-    if (is_text(field)) return ElementType::u8;  // until all classes are known
-    if (mappings_[field].cf) {
-        check_unpacks(facts, mappings_[field], files_[number]);
-        return ElementType::f32;
-    }
-    const Widening widening = widening_of(facts, field);
-    if (facts.type && !widening.is_known()) return *facts.type;
-    const auto refuse = [&](const char* why) {
-        return refused(number, field, fmt::format("it is {}; {}", printable(facts.type_text), why));
-    };
-    if (facts.is_text)
-        throw refuse(
-            "text is read as labels only, one for each sample: write PATH:label, or call "
-            "the field 'labels'");
-    if (!widening.is_known())
-        throw refuse("whole numbers of 8 to 64 bits and floating ones of 16, 32 and 64 are read");
-    if (!widening.holds_all() && !(may_be_label(mappings_[field]) && facts.has_one_number_a_row()))
-        throw refuse("only labels of it are read, because i64 does not hold all its values");
-    return widening.type();
-}
-
 // Labels of files that others wrote, read once when they are opened: numbers are counted, texts and
 // one-hot rows become numbers, which the index keeps.
 
@@ -196,17 +161,6 @@ std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_
     return counts;
 }
 
-// By the names of an enumeration; classes without one are called by their number.
-void name_classes(Field& field, const std::map<std::int64_t, std::string>& names) {
-    if (names.empty()) return;
-    const auto classes = static_cast<std::size_t>(names.rbegin()->first) + 1;
-    field.class_counts.resize(std::max(field.class_counts.size(), classes));
-    for (std::size_t number = 0; number < field.class_counts.size(); ++number) {
-        const auto name = names.find(static_cast<std::int64_t>(number));
-        field.class_names.push_back(name == names.end() ? fmt::format("{}", number) : name->second);
-    }
-}
-
 }  // namespace
 
 bool ForeignOpening::is_label(std::size_t field) const {
@@ -240,54 +194,9 @@ bool ForeignOpening::is_label(std::size_t field) const {
     return may_be_label(mapping) && is_possible;
 }
 
-// Of the file that is being added: its labels are names of classes. Text of "masks" or "tokens" is
-// no class.
-bool ForeignOpening::is_text(std::size_t field) const {
-    const FieldMapping& mapping = mappings_[field];
-    return is_column_of_texts(facts_.datasets[field]) &&
-           (mapping.layout == RowLayout::label ||
-            (mapping.layout == RowLayout::unstated && mapping.name == "labels"));
-}
-
 // Whether class numbers are made of what files have.
 bool ForeignOpening::is_made(std::size_t field) const {
-    return labels_[field].is_text || mappings_[field].layout == RowLayout::one_hot;
-}
-
-void ForeignOpening::check_same_form(std::size_t number, std::size_t field) const {
-    check(number == 0 || is_text(field) == labels_[field].is_text, [&] {
-        const auto form = [](bool is_text) { return is_text ? "text" : "no text"; };
-        return Error("E208",
-                     fmt::format("'{}' of '{}' does not fit the other files",
-                                 mappings_[field].hdf5_path,
-                                 files_[number].string()),
-                     fmt::format("it is {}, in '{}' it is {}",
-                                 form(is_text(field)),
-                                 files_[0].string(),
-                                 form(labels_[field].is_text)));
-    });
-}
-
-// What an enumeration calls classes; all files must agree.
-void ForeignOpening::note_labels(std::size_t number, std::size_t field) {
-    Labels& labels = labels_[field];
-    labels.is_text = is_text(field);
-    for (const auto& [name, value] : facts_.datasets[field].members) {
-        if (value < 0 || value >= max_classes) continue;  // E210 where a sample has it
-        const auto [at, is_new] = labels.names.try_emplace(value, name);
-        check(is_new || at->second == name, [&] {
-            return Error(
-                "E208",
-                fmt::format("class {} of '{}' is '{}' in '{}'",
-                            value,
-                            mappings_[field].hdf5_path,
-                            printable(name),
-                            files_[number].string()),
-                fmt::format("in '{}' it is '{}'", labels.named_by.string(), printable(at->second)),
-                "write enumerations with the same members");
-        });
-        if (labels.named_by.empty()) labels.named_by = files_[number];
-    }
+    return first_rows_[field].is_text || mappings_[field].layout == RowLayout::one_hot;
 }
 
 RowsRequest ForeignOpening::rows_of(std::size_t number, std::size_t field) const {
@@ -357,7 +266,7 @@ void ForeignOpening::suggest_one_hot() const {
 
 void ForeignOpening::read_labels(DatasetIndex& index) {
     for (std::size_t f = 0; f < mappings_.size(); ++f)
-        if (labels_[f].is_text) {
+        if (first_rows_[f].is_text) {
             TextLabels texts;
             for (std::size_t number = 0; number < files_.size(); ++number)
                 texts.add(sandbox_, rows_of(number, f));
@@ -365,8 +274,10 @@ void ForeignOpening::read_labels(DatasetIndex& index) {
         } else if (mappings_[f].layout == RowLayout::one_hot) {
             keep(index, f, hot_rows_of(index, f));
         } else if (is_label(f)) {
-            manifest_.fields[f].class_counts = counted_classes(index, f);
-            name_classes(manifest_.fields[f], labels_[f].names);
+            Field& field = manifest_.fields[f];
+            field.class_counts = counted_classes(index, f);
+            field.class_names = named_[f].names(field.class_counts.size());
+            if (!field.class_names.empty()) field.class_counts.resize(field.class_names.size());
         }
 }
 

@@ -11,9 +11,7 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cctype>
-#include <cmath>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -85,9 +83,7 @@ bool is_one_row(const DatasetFacts& facts, const FieldMapping& field) {
         (facts.layout == StorageLayout::chunked && facts.chunk.size() == 2 && facts.chunk[0] == 1);
     const bool is_read = std::ranges::all_of(
         facts.filters, [](const FilterFacts& filter) { return is_known_filter(filter.kind); });
-    const bool is_label = field.layout == RowLayout::label ||
-                          (field.layout == RowLayout::unstated && is_label_name(field.name));
-    return (is_target(field) || is_label) && facts.number && is_stored && is_read &&
+    return (is_target(field) || is_one_label(field)) && facts.number && is_stored && is_read &&
            facts.size.size() == 2 && facts.size[0] == 1 && facts.size[1] > 1;
 }
 
@@ -98,25 +94,6 @@ void drop_last_ones(DatasetFacts& facts) {
         facts.size.pop_back();
         if (is_chunked) facts.chunk.pop_back();
     }
-}
-
-// xarray gives every float a _FillValue of NaN, which is what is read anyhow.
-bool changes_nothing(const DatasetFacts& facts) {
-    const CfPacking& packing = facts.cf->packing;
-    const auto is_nan = [](std::uint64_t bits) { return std::isnan(std::bit_cast<double>(bits)); };
-    return !packing.scale && !packing.offset && !packing.least && !packing.most &&
-           !facts.number->is_whole && std::ranges::all_of(packing.missing, is_nan);
-}
-
-// The reason why the CF attributes cannot be applied to a data set; "" if they can.
-std::string unpacking_fault(const DatasetFacts& facts) {
-    if (!facts.cf)
-        return "it has none of scale_factor, add_offset, _FillValue, missing_value, valid_min, "
-               "valid_max and valid_range";
-    if (!facts.cf->fault.empty()) return printable(facts.cf->fault);
-    if (!facts.number || !facts.number->is_usual)
-        return "numbers of 8 to 64 bits are unpacked, and floating ones of 16, 32 and 64";
-    return "";
 }
 
 constexpr std::uint64_t texts_at_once = 16384;
@@ -204,6 +181,11 @@ bool may_be_label(const FieldMapping& mapping) {
            (mapping.layout == RowLayout::unstated && is_usual);
 }
 
+bool is_one_label(const FieldMapping& mapping) {
+    return mapping.layout == RowLayout::label ||
+           (mapping.layout == RowLayout::unstated && is_label_name(mapping.name));
+}
+
 std::string layout_text(RowLayout layout) {
     return layout == RowLayout::label ? "" : std::string(layout_word(layout));
 }
@@ -257,38 +239,6 @@ void check_is_settled(const FieldMapping& mapping, const Field& field, const fs:
     const bool is_open = mapping.layout == RowLayout::unstated && is_image &&
                          field.shape.size() == 3 && may_have_channels_last(field.shape);
     check(!is_open, [&] { return open_question(mapping, field, file); });
-}
-
-void check_unpacks(const DatasetFacts& facts, const FieldMapping& field, const fs::path& file) {
-    const std::string fault = unpacking_fault(facts);
-    FieldMapping without = field;
-    without.cf.reset();
-    check(fault.empty(), [&] {
-        return Error("E235",
-                     fmt::format("'{}' of '{}' cannot be unpacked", field.hdf5_path, file.string()),
-                     fault,
-                     fmt::format("to read the stored numbers: --field {}",
-                                 shell_word(mapping_text(without))));
-    });
-}
-
-std::string unasked_unpacking(const DatasetFacts& facts, const FieldMapping& field) {
-    if (field.cf || may_be_label(field) || !unpacking_fault(facts).empty() ||
-        changes_nothing(facts))
-        return "";
-    FieldMapping with_cf = field;
-    with_cf.cf.emplace();
-    return fmt::format(
-        "'{}' has {}, which are not followed: its numbers are taken as they are stored; for what "
-        "they stand for by the CF conventions write --field {}",
-        printable(field.hdf5_path),
-        facts.cf->packing.text(),
-        shell_word(mapping_text(with_cf)));
-}
-
-bool is_column_of_texts(const DatasetFacts& facts) {
-    return facts.is_text &&
-           (facts.size.size() == 1 || (facts.size.size() == 2 && facts.size[1] == 1));
 }
 
 std::vector<std::byte> LabelColumn::bytes() const {

@@ -38,6 +38,10 @@ std::string_view layout_word(RowLayout layout);
 /// Returns true if the field holds class numbers, by its layout or, if none is stated, by its name.
 bool may_be_label(const FieldMapping& mapping);
 
+/// Returns true if a sample has one class, by the field's layout or, if none is stated, by its
+/// name.
+bool is_one_label(const FieldMapping& mapping);
+
 /// Returns the form for manifests; "" for none.
 std::string layout_text(RowLayout layout);
 
@@ -66,16 +70,6 @@ void settle_columns(std::vector<DatasetFacts>& datasets,
 /// Checks that the channels of images are known. Errors: E235 for images of `file` whose sizes
 /// leave that open, if no layout is stated.
 void check_is_settled(const FieldMapping& mapping, const Field& field, const fs::path& file);
-
-/// Errors: E235 if `field`, of ":cf", is of a data set that cannot be unpacked.
-void check_unpacks(const DatasetFacts& facts, const FieldMapping& field, const fs::path& file);
-
-/// What to warn of where a data set has attributes of the CF conventions and `field` has no ":cf";
-/// "" if they change nothing, and of class numbers.
-std::string unasked_unpacking(const DatasetFacts& facts, const FieldMapping& field);
-
-/// Returns true if a data set may hold labels as texts: [n] or [n, 1].
-bool is_column_of_texts(const DatasetFacts& facts);
 
 /// The classes of all samples, in their order.
 struct LabelColumn {

@@ -226,31 +226,12 @@ std::string filter_name(std::uint64_t kind) {
                                 : fmt::format("{} ({})", kind, found->second);
 }
 
-Widening widening_of(const DatasetFacts& facts) {
-    return facts.type || !facts.number ? Widening{} : Widening::of(*facts.number);
-}
-
-Widening label_widening_of(const DatasetFacts& facts) {
-    const bool is_label = facts.type == ElementType::i64;
-    return is_label || !facts.number ? Widening{} : Widening::to_labels(*facts.number);
-}
-
-Unpacking unpacking_of(const DatasetFacts& facts, std::optional<double> instead) {
-    StoredNumber stored = *facts.number;
-    if (facts.cf->is_unsigned) stored.has_sign = false;
-    auto found = Unpacking::of(stored, facts.cf->packing, instead);
-    expect(found.has_value(), "usual numbers can be unpacked");
-    return *std::move(found);
-}
-
 FoundBlocks blocks_of(const DatasetFacts& facts, const RowsInFile& rows, BlockForms& forms) {
     using enum StorageLayout;
     if (facts.layout == contiguous) return contiguous_blocks(facts, rows, forms);
     if (facts.layout == chunked) return Chunks(facts, rows, forms).blocks();
     const bool is_elsewhere = facts.layout == elsewhere || facts.layout == linked;
-    return {{},
-            is_elsewhere ? "it is virtual, or its values lie in other files"
-                         : "it is neither contiguous nor in chunks"};
+    return {{}, is_elsewhere ? lies_elsewhere : "it is neither contiguous nor in chunks"};
 }
 
 }  // namespace lockstep

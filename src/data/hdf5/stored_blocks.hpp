@@ -29,19 +29,11 @@ struct RowsInFile {
     }
 };
 
-/// Returns the conversion of elements that no field has unchanged; unknown for others.
-Widening widening_of(const DatasetFacts& facts);
-
-/// Returns the conversion of whole numbers or floats of any width to class numbers, i64; unknown
-/// for i64, and for unusual numbers.
-Widening label_widening_of(const DatasetFacts& facts);
-
-/// Returns the conversion of a data set that check_unpacks() let pass; `instead` replaces missing
-/// values.
-Unpacking unpacking_of(const DatasetFacts& facts, std::optional<double> instead);
-
 /// Returns a filter's name for people: "32008 (bitshuffle)".
 std::string filter_name(std::uint64_t kind);
+
+/// The fault of values in other files than the one that is named.
+inline constexpr const char* lies_elsewhere = "it is virtual, or its values lie in other files";
 
 /// Blocks without hashes, or the reason why they cannot be read.
 struct FoundBlocks {

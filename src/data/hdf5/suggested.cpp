@@ -98,7 +98,7 @@ int rank_of_answer(const Candidate& answer, const Candidate& input) {
     if (!is_other) return 0;
     const int named = is_called_answer(answer) ? 4 : 0;
     if (is_column) {
-        if (is_whole_number(facts) || is_column_of_texts(facts)) return named + 3;
+        if (is_whole_number(facts) || facts.is_column_of_texts()) return named + 3;
         return named > 0 && is_number(facts) ? named + 1 : 0;
     }
     if (!is_number(facts)) return 0;
@@ -132,7 +132,7 @@ std::optional<FieldMapping> answer_mapping(const Candidate& answer,
     };
     const bool is_real_class = !is_class && are_whole && !is_called_targets(answer);
     const RowLayout layout = is_class ? RowLayout::unstated : RowLayout::label;
-    if (is_column_of_texts(answer.facts)) return as("labels");
+    if (answer.facts.is_column_of_texts()) return as("labels");
     if (has_one_each(answer, input)) {
         const bool is_label = (is_class || is_real_class) && !is_called_targets(answer) &&
                               is_within(values, static_cast<double>(max_classes - 1));

@@ -6,9 +6,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
-#include "format/widening.hpp"
-#include "hdf5/contents.hpp"
 #include "hdf5/file_facts.hpp"
+#include "hdf5/row_form.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -23,40 +22,25 @@ struct Part {
     fs::path path;
     std::string name, field;  ///< its path, and the field
     std::vector<std::uint64_t> size;
-    ElementType type = ElementType::u8;
+    RowForm form;
     std::uint64_t rows_at_once = 1;
-    bool is_text = false;             ///< labels by name
-    bool is_encoded = false;          ///< images as the bytes of their files
-    std::vector<EnumMember> members;  ///< members of an enumeration
-    double chunks_of_row = 0;         ///< number of chunks of a row; small if a chunk has many rows
+    double chunks_of_row = 0;  ///< number of chunks of a row; small if a chunk has many rows
     std::shared_ptr<const DatasetIndex> blocks;  ///< null: libhdf5 reads it
     std::uint64_t plugin = 0;                    ///< the filter that needs a plugin, if any
 
-    std::optional<Unpacking> unpacking = {};  ///< set if libhdf5 reads numbers of `read_as`
-    ElementType read_as = ElementType::u8;    ///< type to which libhdf5 converts them
+    ElementType read_as = ElementType::u8;  ///< type to which libhdf5 converts, before unpacking
 
     std::uint64_t chunk_bytes = 0;  ///< bytes that libhdf5 expands at a time; 0: it is not used
 
     std::uint64_t row_elements() const;
-    std::uint64_t row_bytes() const { return row_elements() * element_bytes(type); }
+    std::uint64_t row_bytes() const { return row_elements() * element_bytes(form.type); }
 };
-
-std::vector<std::int64_t> sample_shape(const Part& part);
-
-/// Checks that the same data set of another file has rows of the same type and shape. Errors: E208.
-void check_like(const Part& part, const Part& first);
 
 /// Checks the most bytes of buffers while rows of `part` are read: here, and in the child if
 /// libhdf5 reads them. Errors: E106 if they are more than `allowed`.
 void check_pack_memory(const Part& part, std::uint64_t allowed);
 
-/// An error without a remedy so far, because that needs all files and fields.
-struct NotPacked {
-    Obstacle obstacle;
-    Error error;
-};
-
-/// Makes the part of `field` from `facts` of the file at `path`. Throws NotPacked; E235.
+/// Makes the part of `field` from `facts` of the file at `path`. Throws as form_of().
 Part part_of(const DatasetFacts& facts,
              const fs::path& path,
              const FieldMapping& field,

@@ -64,18 +64,6 @@ void become_sample(DatasetFacts& facts) {
     if (!facts.chunk.empty()) facts.chunk.insert(facts.chunk.begin(), 1);
 }
 
-// The names of classes by value; "2" for one that the enumeration does not name.
-std::vector<std::string> names_of(const std::vector<EnumMember>& members) {
-    std::vector<std::string> names;
-    for (const EnumMember& member : members) {
-        if (member.value < 0 || member.value >= max_classes) continue;
-        const auto number = static_cast<std::size_t>(member.value);
-        while (names.size() <= number) names.push_back(fmt::format("{}", names.size()));
-        names[number] = member.name;
-    }
-    return names;
-}
-
 // Copies what the library can read, in its child process, into the spool.
 class Hdf5Import {
   public:
@@ -84,6 +72,7 @@ class Hdf5Import {
                const SourceOptions& options)
         : asked_(asked), fields_(asked.fields), options_(options) {
         parts_.resize(fields_.size());
+        named_.resize(fields_.size());
         std::map<fs::path, std::vector<std::size_t>> apart;  // fields by files of their own
         for (std::size_t f = 0; f < fields_.size(); ++f) {
             check_name(fields_[f]);
@@ -96,9 +85,9 @@ class Hdf5Import {
 
     std::unique_ptr<RowSource> run() {
         for (std::size_t f = 0; f < fields_.size(); ++f)
-            if (parts_[f].front().is_text || fields_[f].layout == RowLayout::one_hot)
+            if (form_of_field(f).is_text || fields_[f].layout == RowLayout::one_hot)
                 add_made_labels(f);
-            else if (parts_[f].front().is_encoded)
+            else if (form_of_field(f).is_encoded)
                 add_encoded(f);
             else
                 add_rows(f, layout_of(fields_[f], asked_.layout));
@@ -108,8 +97,8 @@ class Hdf5Import {
     void read_first_rows() {
         for (std::size_t f = 0; f < fields_.size(); ++f) {
             const Part& part = parts_[f].front();
-            if (part.is_text) continue;
-            if (part.is_encoded) {
+            if (part.form.is_text) continue;
+            if (part.form.is_encoded) {
                 decode(part, 0, 1, [](const Image&, const std::string&) {});
                 continue;
             }
@@ -130,17 +119,17 @@ class Hdf5Import {
             const std::uint64_t count = rows.size() / part_.row_bytes();
             if (reader_)
                 reader_->read_rows(0, first, count, rows);
-            else if (part_.unpacking)
+            else if (part_.form.unpacking)
                 read_and_unpack(first, count, rows);
             else
-                import_.read_in_child(part_, first, count, part_.type, rows);
+                import_.read_in_child(part_, first, count, part_.form.type, rows);
         }
 
       private:
         void read_and_unpack(std::uint64_t first, std::uint64_t count, std::span<std::byte> rows) {
             stored_.resize(count * part_.row_elements() * element_bytes(part_.read_as));
             import_.read_in_child(part_, first, count, part_.read_as, stored_);
-            const bool is_unpacked = part_.unpacking->undo(stored_, rows);
+            const bool is_unpacked = part_.form.unpacking->undo(stored_, rows);
             expect(is_unpacked, "there are as many numbers as were asked for");
             const std::optional<std::uint64_t> missing = first_missing(rows);
             if (!missing) return;
@@ -183,9 +172,11 @@ class Hdf5Import {
         parts_[f].push_back(part(facts, path, f));
         warn_of_unasked(facts, f);
         const Part& added = parts_[f].back();
-        check_like(added, parts_[f].front());
-        if (parts_[f].size() == 1 && !added.is_encoded)
-            check_dimensions(asked_, f, path, added.size[0], sample_shape(added));
+        const Part& first = parts_[f].front();
+        check_like(added.form, first.form, asked_, f, path, first.path);
+        if (is_label_name(fields_[f].name)) named_[f].add(facts, fields_[f], path);
+        if (parts_[f].size() == 1 && !added.form.is_encoded)
+            check_dimensions(asked_, f, path, added.size[0], added.form.shape);
         check_pack_memory(added, options_.memory_bytes);
         total_ += added.size[0] * added.row_bytes();
     }
@@ -194,14 +185,17 @@ class Hdf5Import {
         if (is_absent(facts)) throw no_such_dataset(path, asked_, field);
         try {
             return part_of(facts, path, fields_[field], options_.links);
-        } catch (const NotPacked& found) {
-            const Error& error = found.error;
-            throw Error(error.code(),
-                        error.what(),
-                        error.why(),
-                        way_past(found.obstacle, asked_, field, facts));
+        } catch (const Unfit& found) {
+            throw Error(
+                found.code.empty() ? "E214" : found.code,
+                fmt::format(
+                    "'{}' of '{}' cannot be packed", fields_[field].hdf5_path, path.string()),
+                found.why,
+                way_past(found.obstacle, asked_, field, facts));
         }
     }
+
+    const RowForm& form_of_field(std::size_t f) const { return parts_[f].front().form; }
 
     // Once, whichever file says so.
     void warn_of_unasked(const DatasetFacts& facts, std::size_t field) {
@@ -243,8 +237,8 @@ class Hdf5Import {
 
     FieldPlan plan(std::size_t f, ImageLayout layout) const {
         const Part& part = parts_[f].front();
-        FieldPlan planned =
-            plan_field(fields_[f].name, part.type, sample_shape(part), layout, part.path, ways(f));
+        FieldPlan planned = plan_field(
+            fields_[f].name, part.form.type, part.form.shape, layout, part.path, ways(f));
         if (fields_[f].layout == RowLayout::unstated || is_label_name(fields_[f].name))
             return planned;
         if (fields_[f].name == "images") return planned;  // they are CHW already
@@ -259,13 +253,13 @@ class Hdf5Import {
             for_rows(part,
                      [&](std::span<const std::byte> rows, std::uint64_t) { spool.append(rows); });
         if (is_label_name(planned.field.name) && planned.field.shape.empty())
-            planned.field.class_names = names_of(parts_[f].front().members);
+            planned.field.class_names = named_[f].names();
         add(std::move(planned), spool, parts_[f].front().row_bytes());
     }
 
     // Names of classes and one-hot rows become the numbers of classes.
     void add_made_labels(std::size_t f) {
-        const LabelColumn column = parts_[f].front().is_text ? texts_of(f) : hot_rows_of(f);
+        const LabelColumn column = form_of_field(f).is_text ? texts_of(f) : hot_rows_of(f);
         Field field{.name = fields_[f].name, .type = ElementType::i64};
         field.class_names = column.names;
         Spool spool;
@@ -332,7 +326,7 @@ class Hdf5Import {
         LabelColumn column{.counts = std::vector<std::uint64_t>(parts_[f].front().size[1])};
         for (const Part& part : parts_[f])
             for_rows(part, [&](std::span<const std::byte> rows, std::uint64_t first) {
-                add_hot_rows(column, part.type, rows, {part.path, part.name}, first);
+                add_hot_rows(column, part.form.type, rows, {part.path, part.name}, first);
             });
         return column;
     }
@@ -390,6 +384,7 @@ class Hdf5Import {
     const std::vector<FieldMapping>& fields_;
     const SourceOptions& options_;
     std::vector<std::vector<Part>> parts_;  // by field, then by file
+    std::vector<NamedClasses> named_;       // by field
     std::vector<Field> made_;
     std::vector<Column> columns_;
     std::set<std::size_t> warned_;  // fields

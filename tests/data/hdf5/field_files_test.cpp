@@ -268,7 +268,8 @@ TEST_F(Contents, ComeWithTheCommandOnlyIfTheyCanBePacked) {
     EXPECT_THAT(error_with({{"images", "/x/data", RowLayout::hwc}, {"more", "/unwritten"}}),
                 HasSubstr("--field images=/x/data:HWC --field more=/unwritten --out NAME"));
     const std::string text = error_with({{"names", "/names"}, {"labels", "/deep/y"}});
-    EXPECT_THAT(text, HasSubstr("cannot be packed either"));
+    EXPECT_THAT(text,
+                HasSubstr("fix: name another data set of it, such as --field images=/x/data"));
     EXPECT_THAT(text, Not(HasSubstr("lockstep data pack")));
 }
 

@@ -138,7 +138,7 @@ TEST_F(LabelForms, TextsThatNameNoClassAreErrorsOfTheirRow) {
     const std::vector<fs::path> files{
         write_texts("a.h5", {"a"}),
         write("b.h5", {.type = H5T_STD_U8LE, .size = {1}, .bytes = encoded<std::uint8_t>({1})})};
-    EXPECT_THAT(error_of(files, "labels=/y", "E208"), HasSubstr("it is no text, in"));
+    EXPECT_THAT(error_of(files, "labels=/y", "E208"), HasSubstr("it is u8 [n], in"));
     EXPECT_THAT(error_of({files[1], files[0]}, "labels=/y", "E208"), HasSubstr("it is text, in"));
 }
 
