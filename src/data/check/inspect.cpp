@@ -308,7 +308,7 @@ class Inspecting {
         all_.others.opened = opened.size() - 1;
         try {
             all_.index = std::make_shared<const DatasetIndex>(
-                ForeignOpening(opened, all_.fields).run(Telling::nothing));
+                open_files(opened, all_.fields, {.telling = Telling::nothing}));
         } catch (const Error& error) {
             const std::string why = error.why().empty() ? "" : ": " + error.why();
             all_.train = {"", error.code() + std::string(": ") + error.what() + why, error.fix()};

@@ -204,9 +204,9 @@ Error no_packed_dataset(const fs::path& where, const ForeignPlace& found, const 
 std::vector<Candidate> candidates_of(const fs::path& file, Links links) {
     std::vector<Candidate> all;
     for (const std::string& name : Sandbox().list(file).datasets) {
-        const std::vector<FieldMapping> field{
-            {.name = "field", .hdf5_path = name, .layout = RowLayout::value, .links = links}};
-        all.push_back(ForeignOpening({file}, field).look());
+        all.push_back(candidate_of(
+            file,
+            {.name = "field", .hdf5_path = name, .layout = RowLayout::value, .links = links}));
         if (all.back().facts.is_column_of_texts()) all.back().obstacle.clear();
     }
     return all;

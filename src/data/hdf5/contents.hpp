@@ -115,6 +115,14 @@ std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked);
 /// open_hdf5().
 void check_packs_hdf5(const fs::path& file, const AskedFiles& asked);
 
+/// Returns the remedy where `file` of `asked` is not streamed because of `why`: the command that
+/// packs `whole`, or all that was asked if that is null, or what hinders packing. Only what was
+/// tried is said to work: the first row of each field.
+std::string way_to_pack(const fs::path& file,
+                        AskedFiles asked,
+                        const AskedFiles* whole,
+                        const std::string& why);
+
 /// A data set that may be a field.
 struct Candidate {
     std::string name;

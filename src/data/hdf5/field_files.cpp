@@ -203,9 +203,12 @@ class FieldsOfFiles {
     DatasetIndex opened(const SetOfFiles& set, std::uint32_t block_rows, Telling telling) const {
         std::size_t files = 0;
         for (const SetOfFiles& each : sets_) files += each.files.size();
-        ForeignOpening opening(set.files, set.fields);
-        opening.be_part_of(asked_, block_rows, &set == &sets_[0] ? files : 0);
-        return opening.run(telling);
+        return open_files(set.files,
+                          set.fields,
+                          {.telling = telling,
+                           .whole = &asked_,
+                           .block_rows = block_rows,
+                           .warned_of = &set == &sets_[0] ? files : 0});
     }
 
     void check_rows(std::size_t set) const {
@@ -354,7 +357,7 @@ DatasetIndex DatasetIndex::open_foreign(const std::vector<fs::path>& files,
                                         const std::vector<FieldMapping>& fields) {
     const bool are_apart =
         std::ranges::any_of(fields, [](const FieldMapping& field) { return !field.file.empty(); });
-    return are_apart ? FieldsOfFiles(files, fields).run() : ForeignOpening(files, fields).run();
+    return are_apart ? FieldsOfFiles(files, fields).run() : open_files(files, fields);
 }
 
 DatasetIndex DatasetIndex::open(const fs::path& where, const std::vector<FieldMapping>& fields) {

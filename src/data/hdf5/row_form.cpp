@@ -121,6 +121,13 @@ void check_sizes(const DatasetFacts& facts, ElementType type, Road road) {
         throw refuse(fmt::format("it has {} samples", grouped(facts.size[0])));
 }
 
+// Libraries of tables and images write one number for each sample as [n, 1] or [n, 1, 1, 1].
+bool is_label_column(const FieldMapping& field, const RowForm& form) {
+    const bool is_named = field.name == "labels" || field.layout == RowLayout::label;
+    return is_named && may_be_label(field) && field.name != "tokens" && is_whole(form.type) &&
+           std::ranges::count(form.shape, 1) == std::ssize(form.shape);
+}
+
 std::string rows_text(const RowForm& form) {
     if (form.is_text) return "text";
     if (form.is_encoded) return "encoded images";
@@ -160,6 +167,7 @@ RowForm form_of(const DatasetFacts& facts,
     }
     check_sizes(facts, form.type, road);
     if (!form.is_text) form.shape.assign(facts.size.begin() + 1, facts.size.end());
+    if (is_label_column(field, form)) form.shape.clear();
     return form;
 }
 
@@ -191,6 +199,30 @@ void check_like(const RowForm& form,
                       : fmt::format("leave the file out: its samples have another {}",
                                     is_of_kind ? "shape" : "form"));
     });
+}
+
+Error no_label(const AskedFiles& asked, std::size_t field, const RowForm& form) {
+    const FieldMapping& mapping = asked.fields[field];
+    const std::string& place = mapping.hdf5_path;
+    return Error(
+        "E235",
+        fmt::format("field '{}' is no label: samples of '{}' are {} [{}]",
+                    mapping.name,
+                    place,
+                    element_name(form.type),
+                    fmt::join(form.shape, ", ")),
+        "a label is one whole number or text per sample; of 'masks' [H, W] one number per pixel, "
+        "of 'tokens' [T] per place",
+        form.shape.size() == 1
+            ? fmt::format("if each row has one 1 and else 0: --field {0}={1}:onehot; if several "
+                          "may be 1: --field {0}={1}",
+                          mapping.name,
+                          place)
+        : form.shape.size() == 2
+            ? fmt::format("if each pixel has a class: --field masks={}:label", place)
+            : fmt::format("to predict these numbers, give --field targets={} of a folder NAME: {}",
+                          place,
+                          rewrite_command(asked, field, "x.reshape(len(x), -1)")));
 }
 
 void NamedClasses::add(const DatasetFacts& facts, const FieldMapping& field, const fs::path& file) {

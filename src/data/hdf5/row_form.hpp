@@ -60,6 +60,9 @@ void check_like(const RowForm& form,
                 const fs::path& file,
                 const fs::path& first);
 
+/// Returns E235: field number `field`, of the layout "label", has rows that are no labels.
+Error no_label(const AskedFiles& asked, std::size_t field, const RowForm& form);
+
 /// What enumerations call classes, in all files.
 class NamedClasses {
   public:

@@ -71,6 +71,9 @@ void settle_columns(std::vector<DatasetFacts>& datasets,
 /// leave that open, if no layout is stated.
 void check_is_settled(const FieldMapping& mapping, const Field& field, const fs::path& file);
 
+/// Says, once, that labels [n, K] may be one-hot: what Keras' users have is not what it looks like.
+void suggest_one_hot(const FieldMapping& mapping, const Field& field);
+
 /// The classes of all samples, in their order.
 struct LabelColumn {
     std::vector<std::string> names;      ///< by class; none if they have none
@@ -111,5 +114,14 @@ void add_hot_rows(LabelColumn& column,
                   std::span<const std::byte> rows,
                   const RowsRequest& from,
                   std::uint64_t first);
+
+/// Reads the classes of one-hot rows in an index of `files`. Errors: as add_hot_rows().
+LabelColumn classes_of_hot_rows(const DatasetIndex& index,
+                                std::size_t field,
+                                const std::vector<RowsRequest>& files);
+
+/// Returns the samples of each class, 0 to the largest label, by reading the whole field. Errors:
+/// E210 for a label that is no class.
+std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_t field);
 
 }  // namespace lockstep

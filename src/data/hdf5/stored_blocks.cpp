@@ -214,7 +214,32 @@ class Chunks {
     std::uint16_t number_ = 0;
 };
 
+// A window holds whole bands of chunks that cut samples, so that each is expanded once, up to here.
+constexpr std::uint64_t most_band_bytes = std::uint64_t{64} << 20;
+
+// So many rows of a band of `rows` that they divide it, if that is not far from as many as fit.
+std::uint64_t part_of_band(std::uint64_t rows, std::uint64_t row_bytes) {
+    const std::uint64_t least = (rows * row_bytes - 1) / most_band_bytes + 1;
+    for (std::uint64_t parts = least; parts < 2 * least && parts <= rows; ++parts)
+        if (rows % parts == 0) return rows / parts;
+    return std::max<std::uint64_t>(rows / least, 1);
+}
+
 }  // namespace
+
+std::uint32_t rows_of_blocks(const DatasetFacts& facts, std::uint64_t row_bytes) {
+    constexpr std::uint64_t block_bytes = 512 * 1024, smallest_block_bytes = 64 * 1024;
+    std::uint64_t rows = std::max<std::uint64_t>(1, block_bytes / row_bytes);
+    if (facts.layout == StorageLayout::chunked) {
+        const std::uint64_t chunk = facts.chunk[0];
+        const bool is_small = chunk * row_bytes < smallest_block_bytes;
+        if (is_small)
+            rows = std::max(chunk, rows / chunk * chunk);
+        else
+            rows = facts.has_whole_rows() ? chunk : part_of_band(chunk, row_bytes);
+    }
+    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rows, 1, 0x7fffffff));
+}
 
 // Names of unsupported filters;
 // https://github.com/HDFGroup/hdf5_plugins/blob/master/docs/RegisteredFilterPlugins.md

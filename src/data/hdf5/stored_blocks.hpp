@@ -29,6 +29,11 @@ struct RowsInFile {
     }
 };
 
+/// Returns how many rows should be a block: those of a chunk, because what is shuffled as one
+/// should be read as one. Many small chunks are taken together; chunks that cut rows are read in
+/// parts.
+std::uint32_t rows_of_blocks(const DatasetFacts& facts, std::uint64_t row_bytes);
+
 /// Returns a filter's name for people: "32008 (bitshuffle)".
 std::string filter_name(std::uint64_t kind);
 

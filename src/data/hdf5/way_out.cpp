@@ -319,6 +319,22 @@ std::string way_past(Obstacle obstacle,
                              : "name another data set of it, such as " + suggested;
 }
 
+std::string way_to_pack(const fs::path& file,
+                        AskedFiles asked,
+                        const AskedFiles* whole,
+                        const std::string& why) {
+    for (FieldMapping& field : asked.fields) field.file.clear();  // these files are its own
+    try {
+        check_packs_hdf5(file, asked);
+    } catch (const Error& error) {
+        if (error.why() == why) return error.fix();
+        return fmt::format("it cannot be packed either ({}); {}",
+                           error.why().empty() ? error.what() : error.why(),
+                           error.fix());
+    }
+    return "make shards of it: " + pack_command(whole ? *whole : asked);
+}
+
 std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked) {
     constexpr std::uint64_t lzo = 305;
     // Those of the package hdf5plugin, by their registered numbers.
