@@ -7,12 +7,14 @@
 
 #include "file_facts.hpp"
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <vector>
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
 namespace lockstep {
@@ -112,10 +114,14 @@ class Sandbox {
 };
 
 /// Sends all bytes. Returns false if the other end is closed.
-bool send_all(int socket, std::span<const std::byte> bytes);
-
-/// The main loop of the helper program: answers requests on `socket` until it is closed. Returns
-/// the exit code.
-int serve_requests(int socket);
+inline bool send_all(int socket, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) return false;
+        bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+    return true;
+}
 
 }  // namespace lockstep

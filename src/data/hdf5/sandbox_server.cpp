@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The child that reads untrusted files: its rows, its limits, and its answers.
+// lockstep-h5probe, the child that reads untrusted files: its rows, its limits, and its answers.
 // Tested: data/hdf5/sandbox_test.cpp, foreign_labels_test.cpp, hostile_test.cpp.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <iterator>
 #include <new>
 #include <optional>
@@ -388,18 +389,7 @@ bool serve(int socket, FrameKind kind, std::span<const std::byte> request, RowRe
     return answer(socket, kind, bytes);
 }
 
-}  // namespace
-
-bool send_all(int socket, std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-        const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent <= 0) return false;
-        bytes = bytes.subspan(static_cast<std::size_t>(sent));
-    }
-    return true;
-}
-
+// Answers requests on `socket` until it is closed. Returns the exit code.
 int serve_requests(int socket) try {
     confine();
     register_own_filters();
@@ -417,4 +407,17 @@ int serve_requests(int socket) try {
     return exit_out_of_memory;
 }
 
+}  // namespace
 }  // namespace lockstep
+
+int main() {
+    int kind = 0;
+    socklen_t size = sizeof kind;
+    if (::getsockopt(STDIN_FILENO, SOL_SOCKET, SO_TYPE, &kind, &size) != 0) {
+        std::fputs("lockstep-h5probe is started by lockstep, not by hand\n", stderr);
+        return 64;
+    }
+    const int code = lockstep::serve_requests(STDIN_FILENO);
+    // Not by way of libhdf5's own clean-up, which may meet what a hostile file left behind.
+    ::_exit(code);
+}
