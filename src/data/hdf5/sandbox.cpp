@@ -237,18 +237,16 @@ void Sandbox::fail() {
         "it ended without one");
 }
 
-// False if the child closed its end.
-bool Sandbox::fill(std::span<std::byte> out, double deadline_s) {
+void Sandbox::fill(std::span<std::byte> out) {
     while (!out.empty()) {
-        const auto got = timed_read(socket_.value(), out, deadline_s);
+        const auto got = timed_read(socket_.value(), out, deadline_s_);
         if (!got) {
             end();
             throw took_too_long(asked_.path);
         }
-        if (*got == 0) return false;
+        if (*got == 0) fail();
         out = out.subspan(*got);
     }
-    return true;
 }
 
 Error Sandbox::nonsense(const std::string& why) {
@@ -267,24 +265,54 @@ auto Sandbox::believed(const Parse& parse) {
     }
 }
 
-Frame Sandbox::receive_head(double deadline_s) {
+Error Sandbox::refusal(const std::string& reason) const {
+    const bool is_of_rows = asked_kind_ == FrameKind::read || asked_kind_ == FrameKind::lists;
+    if (!is_of_rows) return unreadable_file(asked_.path, reason);
+    return Error("E213",
+                 fmt::format("cannot read '{}:{}'", asked_.path.string(), asked_.datasets[0]),
+                 reason,
+                 "if a filter is missing, name the folder of its plug-in in $HDF5_PLUGIN_PATH; "
+                 "otherwise copy the file again from its source");
+}
+
+Frame Sandbox::receive_head(double wall_s) {
+    deadline_s_ = now_s() + wall_s;
     Frame frame;
-    if (!fill(std::as_writable_bytes(std::span(&frame, 1)), deadline_s)) fail();
+    fill(std::as_writable_bytes(std::span(&frame, 1)));
     if (frame.magic != Frame::frame_magic || frame.bytes > most_frame_bytes)
         throw nonsense("it is of another version, or the file took it over");
+    if (frame.kind == FrameKind::refused) throw refusal(text_of(receive_body(frame)));
+    if (frame.kind != asked_kind_) throw nonsense("its answer is of no known kind");
     return frame;
 }
 
-std::vector<std::byte> Sandbox::receive_body(const Frame& frame, double deadline_s) {
+std::vector<std::byte> Sandbox::receive_body(const Frame& frame) {
     // Memory grows with what arrives, not with what is announced.
     std::vector<std::byte> bytes;
     while (bytes.size() < frame.bytes) {
         const std::size_t before = bytes.size();
         bytes.resize(
             std::min<std::uint64_t>(frame.bytes, std::max<std::size_t>(2 * before, 1 << 20)));
-        if (!fill(std::span(bytes).subspan(before), deadline_s)) fail();
+        fill(std::span(bytes).subspan(before));
     }
     return bytes;
+}
+
+void Sandbox::send(FrameKind kind,
+                   const FileRequest& about,
+                   std::span<const std::byte> request,
+                   double more_cpu_s) {
+    start();
+    asked_ = about;
+    asked_kind_ = kind;
+    file_bytes_ = fs::file_size(about.path);
+    const double cpu_s = limits_.cpu_s + limits_.cpu_s_per_gib * gib(file_bytes_) + more_cpu_s;
+    const Frame frame{.kind = kind,
+                      .bytes = request.size(),
+                      .cpu_s = static_cast<std::uint64_t>(std::max(1.0, cpu_s))};
+    // If the child is dead, receiving finds out.
+    send_all(socket_.value(), std::as_bytes(std::span(&frame, 1)));
+    send_all(socket_.value(), request);
 }
 
 FileFacts Sandbox::look(const FileRequest& request) {
@@ -293,36 +321,16 @@ FileFacts Sandbox::look(const FileRequest& request) {
 }
 
 FileRequest Sandbox::list(const fs::path& path) {
-    ask(FrameKind::list, {path, {}});
+    static_cast<void>(open_for_reading(path));
+    const FileRequest request{path, {}};
+    send(FrameKind::list, request, to_bytes(request));
     const std::vector<std::byte> bytes = receive();
     return believed([&] { return request_from(bytes); });
 }
 
-void Sandbox::ask(FrameKind kind, const FileRequest& request) {
-    asked_ = request;
+void Sandbox::ask(const FileRequest& request) {
     static_cast<void>(open_for_reading(request.path));
-    file_bytes_ = fs::file_size(request.path);
-    send(kind, limits_.cpu_s + limits_.cpu_s_per_gib * gib(file_bytes_), to_bytes(request));
-}
-
-void Sandbox::send(FrameKind kind, double cpu_s, std::span<const std::byte> request) {
-    start();
-    asked_kind_ = kind;
-    const Frame frame{.kind = kind,
-                      .bytes = request.size(),
-                      .cpu_s = static_cast<std::uint64_t>(std::max(1.0, cpu_s))};
-    // If the child is dead, receive() finds out.
-    send_all(socket_.value(), std::as_bytes(std::span(&frame, 1)));
-    send_all(socket_.value(), request);
-}
-
-std::vector<std::byte> Sandbox::receive() {
-    const double deadline_s = now_s() + limits_.wall_s;
-    const Frame frame = receive_head(deadline_s);
-    std::vector<std::byte> bytes = receive_body(frame, deadline_s);
-    if (frame.kind == FrameKind::refused) throw unreadable_file(asked_.path, text_of(bytes));
-    if (frame.kind != asked_kind_) throw nonsense("its answer is of no known kind");
-    return bytes;
+    send(FrameKind::look, request, to_bytes(request));
 }
 
 FileFacts Sandbox::answer() {
@@ -330,41 +338,23 @@ FileFacts Sandbox::answer() {
     return believed([&] { return facts_from(bytes, asked_.datasets.size(), file_bytes_); });
 }
 
-void Sandbox::ask_for_rows(FrameKind kind, const RowsRequest& request, double cpu_s) {
-    asked_ = {request.path, {request.dataset}};
-    file_bytes_ = fs::file_size(request.path);
-    send(kind, limits_.cpu_s + limits_.cpu_s_per_gib * gib(file_bytes_) + cpu_s, to_bytes(request));
-}
-
-Frame Sandbox::rows_head(double deadline_s) {
-    const Frame frame = receive_head(deadline_s);
-    if (frame.kind == FrameKind::refused)
-        throw Error("E213",
-                    fmt::format("cannot read '{}:{}'", asked_.path.string(), asked_.datasets[0]),
-                    text_of(receive_body(frame, deadline_s)),
-                    "if a filter is missing, name the folder of its plug-in in $HDF5_PLUGIN_PATH; "
-                    "otherwise copy the file again from its source");
-    if (frame.kind != asked_kind_) throw nonsense("these are not the rows that were asked for");
-    return frame;
-}
-
 void Sandbox::read(const RowsRequest& request, std::span<std::byte> out, double chunks) {
-    ask_for_rows(
-        FrameKind::read,
-        request,
-        limits_.cpu_s_per_gib_of_rows * gib(out.size()) + limits_.cpu_s_per_chunk * chunks);
-    const double deadline_s =
-        now_s() + limits_.wall_s + limits_.wall_s_per_gib_of_rows * gib(out.size());
-    const Frame frame = rows_head(deadline_s);
+    const double size = gib(out.size());
+    send(FrameKind::read,
+         {request.path, {request.dataset}},
+         to_bytes(request),
+         limits_.cpu_s_per_gib_of_rows * size + limits_.cpu_s_per_chunk * chunks);
+    const Frame frame = receive_head(limits_.wall_s + limits_.wall_s_per_gib_of_rows * size);
     if (frame.bytes != out.size()) throw nonsense("these are not the rows that were asked for");
-    if (!fill(out, deadline_s)) fail();
+    fill(out);
 }
 
 Lists Sandbox::read_lists(const RowsRequest& request) {
-    ask_for_rows(
-        FrameKind::lists, request, limits_.cpu_s_per_text * static_cast<double>(request.rows));
-    const double deadline_s = now_s() + limits_.wall_s;
-    const auto bytes = receive_body(rows_head(deadline_s), deadline_s);
+    send(FrameKind::lists,
+         {request.path, {request.dataset}},
+         to_bytes(request),
+         limits_.cpu_s_per_text * static_cast<double>(request.rows));
+    const std::vector<std::byte> bytes = receive();
     return believed([&] { return lists_from(bytes, request.rows); });
 }
 

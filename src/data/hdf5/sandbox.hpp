@@ -74,7 +74,7 @@ class Sandbox {
 
     /// Sends the same request without waiting: the child works while the caller does something
     /// else. One request at a time.
-    void ask(const FileRequest& request) { ask(FrameKind::look, request); }
+    void ask(const FileRequest& request);
     FileFacts answer();
 
     /// Does the same as list_datasets(). Errors: as look().
@@ -90,17 +90,18 @@ class Sandbox {
 
   private:
     void start();
-    void send(FrameKind kind, double cpu_s, std::span<const std::byte> request);
-    void ask(FrameKind kind, const FileRequest& request);
-    std::vector<std::byte> receive();
-    Frame receive_head(double deadline_s);
-    std::vector<std::byte> receive_body(const Frame& frame, double deadline_s);
-    void ask_for_rows(FrameKind kind, const RowsRequest& request, double cpu_s);
-    Frame rows_head(double deadline_s);
+    void send(FrameKind kind,
+              const FileRequest& about,
+              std::span<const std::byte> request,
+              double more_cpu_s = 0);
+    Frame receive_head(double wall_s);
+    std::vector<std::byte> receive_body(const Frame& frame);
+    std::vector<std::byte> receive() { return receive_body(receive_head(limits_.wall_s)); }
+    Error refusal(const std::string& reason) const;
     Error nonsense(const std::string& why);
     template <class Parse>
     auto believed(const Parse& parse);
-    bool fill(std::span<std::byte> out, double deadline_s);
+    void fill(std::span<std::byte> out);
     [[noreturn]] void fail();
     int wait_or_end();
     int end();
@@ -109,6 +110,7 @@ class Sandbox {
     FileRequest asked_;  // its path is also that of the reads
     FrameKind asked_kind_ = FrameKind::look;
     std::uint64_t file_bytes_ = 0;
+    double deadline_s_ = 0;  // of the answer that is being received
     pid_t child_ = -1;
     UniqueFd socket_;
 };
