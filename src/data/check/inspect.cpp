@@ -180,8 +180,8 @@ void count_classes(const SampledRows& sample, InspectedData& data) {
     data.classes_in_rows = sample.rows;
 }
 
-// If `fields` lie in one of several groups with data sets of these names, as stack_groups_command()
-// takes them; else none.
+// If `fields` lie in one of several groups with data sets of these names, the group that holds
+// these groups, and the names of the data sets in each; else none.
 std::vector<FieldMapping> fields_of_groups(const std::vector<FieldMapping>& fields,
                                            const std::vector<Candidate>& all) {
     const auto parent = [](const std::string& path) { return path.substr(0, path.rfind('/')); };
@@ -342,7 +342,12 @@ class Inspecting {
                           {place.files, fields, ImageLayout::unstated, options_.links})
                 : "if each group is a sample, let h5py stack them, in the order of their names, in "
                   "a folder NAME that you give instead: " +
-                      stack_groups_command({place.files, groups});
+                      write_anew_command(
+                          {place.files, groups},
+                          0,
+                          "{k:n.stack([x[s][k][()] for s in g]) for k in [r.pop(0) for _ in r[:]]}",
+                          "i[d]; g=[s for s in sorted(x,key=lambda k:(len(k),k)) if "
+                          "isinstance(x[s],h5py.Group) and r[0] in x[s]]");
     }
 
     // Damage is said, and hinders nothing else.

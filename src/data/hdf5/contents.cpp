@@ -19,6 +19,24 @@ namespace {
 
 constexpr std::size_t most_lines = 20;
 
+/// A data set in a file.
+struct DatasetPlace {
+    fs::path file;
+    std::string name;
+};
+
+constexpr std::string_view joining =
+    "import sys,h5py; o,*a=sys.argv[1:]; h=h5py.File(o,\"x\"); "
+    "[h5py.File(f,\"r\").copy(d,h,d) for f,d in zip(a[::2],a[1::2])]";
+
+// Returns a command that copies data sets of several files into a file NAME.h5.
+std::string join_command(const std::vector<DatasetPlace>& places) {
+    std::string list;
+    for (const DatasetPlace& place : places)
+        list += " " + shell_word(place.file.string()) + " " + shell_word(place.name);
+    return fmt::format("python3 -c '{}' NAME.h5{}", joining, list);
+}
+
 std::string field_option(const FieldMapping& mapping) {
     return "--field " + shell_word(mapping_text(mapping));
 }
@@ -94,6 +112,9 @@ std::optional<Error> lies_in_another_file(const std::string& what,
 std::string way_past_group(const AskedFiles& asked,
                            std::size_t field,
                            const std::vector<Candidate>& all) {
+    // In the order of the numbers in their names.
+    constexpr std::string_view members =
+        "i[d]; x=[x[k] for k in sorted(x,key=lambda k:(len(k),k))]";
     const std::string begin = asked.fields[field].hdf5_path + "/";
     const DatasetFacts* first = nullptr;
     bool is_alike = true, are_bytes = true;
@@ -108,11 +129,17 @@ std::string way_past_group(const AskedFiles& asked,
     if (is_alike)
         return "if each is a sample, let h5py stack them, in the order of their names, in a folder "
                "NAME: " +
-               stack_group_command(asked, field);
+               write_anew_command(asked, field, "{d:n.stack([n.asarray(v) for v in x])}", members);
     if (are_bytes)
         return "if these are encoded images, let h5py and Pillow ('pip install pillow') write "
                "their pixels, all resized to 224 x 224, into a folder NAME: " +
-               decode_command(asked, field);
+               write_anew_command(
+                   asked,
+                   field,
+                   "{d:n.stack([n.asarray(Image.open(io.BytesIO(n.asarray(v).tobytes()))"
+                   ".convert(\"RGB\").resize((224,224))) for v in x])}",
+                   members,
+                   "from PIL import Image; ");
     return "name one of these data sets";
 }
 

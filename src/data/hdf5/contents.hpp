@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -46,12 +47,6 @@ void check_dimensions(const AskedFiles& asked,
                       std::uint64_t count,
                       const std::vector<std::int64_t>& shape);
 
-/// A data set in a file.
-struct DatasetPlace {
-    fs::path file;
-    std::string name;
-};
-
 /// Returns a command that writes the files anew into a folder NAME, with `numbers` in the data set
 /// of field number `field`: a Python expression of its array `x` and of NumPy, `n`, without single
 /// quotes.
@@ -59,10 +54,13 @@ std::string rewrite_command(const AskedFiles& asked, std::size_t field, const st
 
 /// Does the same with `data_sets`, a Python dictionary of what is written by name. It uses `x`,
 /// which was data set `d`, the file's name `f`, and `i[k]` of the names `k` in `r`, the other
-/// fields'. Names that it takes out of `r` are not written unchanged.
+/// fields'. Names that it takes out of `r` are not written unchanged. `x` is `taken`, of the file
+/// `i`, after the statements `before`.
 std::string write_anew_command(const AskedFiles& asked,
                                std::size_t field,
-                               const std::string& data_sets);
+                               const std::string& data_sets,
+                               std::string_view taken = "i[d][()]",
+                               std::string_view before = "");
 
 /// Does the same for an NPY file, or for ARCHIVE:NAME, an array of NumPy's archive, into NAME.npy.
 /// `reading` are further arguments of NumPy's load(), each after a comma.
@@ -70,22 +68,8 @@ std::string rewrite_npy_command(const fs::path& file,
                                 const std::string& numbers,
                                 const std::string& reading = "");
 
-/// Returns a command that decodes the images of field number `field`, each of which is a row of its
-/// data set, or a data set of its group.
-std::string decode_command(const AskedFiles& asked, std::size_t field);
-
-/// Returns a command that makes one data set of the data sets in the group of field number `field`.
-std::string stack_group_command(const AskedFiles& asked, std::size_t field);
-
-/// Returns a command that stacks samples of which each is a group. The first field is the group
-/// that holds these, the others are the names of the data sets in each.
-std::string stack_groups_command(const AskedFiles& asked);
-
 /// Returns the command that packs files of one sample each.
 std::string sample_a_file_command(AskedFiles asked);
-
-/// Returns a command that copies data sets of several files into a file NAME.h5.
-std::string join_command(const std::vector<DatasetPlace>& places);
 
 /// Returns the remedy for `obstacle` of field number `field`, which `facts` describe; if there is
 /// none, searches the first file for another data set.

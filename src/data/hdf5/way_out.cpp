@@ -34,14 +34,6 @@ constexpr std::string_view taking_apart =
     "else [(k,x.astype(\"f8\") if x.dtype.str[1:] in (\"u8\",\"f16\") else x)] "
     "if x.dtype.kind in \"biuf\" else []; ";
 
-// The data sets of a group, in the order of the numbers in their names.
-constexpr const char* members = "[x[k] for k in sorted(x,key=lambda k:(len(k),k))]";
-
-// Writes data sets of several files into one file.
-constexpr std::string_view joining =
-    "import sys,h5py; o,*a=sys.argv[1:]; h=h5py.File(o,\"x\"); "
-    "[h5py.File(f,\"r\").copy(d,h,d) for f,d in zip(a[::2],a[1::2])]";
-
 constexpr std::size_t few_files = 4;
 
 // The files as words of a shell: a pattern for all of a folder, where it names just these.
@@ -82,8 +74,7 @@ std::string for_each_file(const AskedFiles& asked, std::size_t field, const std:
 }
 
 std::string convert_command(const AskedFiles& asked, std::size_t field) {
-    return for_each_file(
-        asked, field, fmt::format(writing_anew, taking_apart, "i[d][()]", "p(d,x)"));
+    return write_anew_command(asked, field, "p(d,x)", "i[d][()]", taking_apart);
 }
 
 // Returns the possible layouts of samples of these dimensions.
@@ -167,48 +158,15 @@ std::string rewrite_command(const AskedFiles& asked,
 
 std::string write_anew_command(const AskedFiles& asked,
                                std::size_t field,
-                               const std::string& data_sets) {
-    return for_each_file(asked, field, fmt::format(writing_anew, "", "i[d][()]", data_sets));
-}
-
-std::string decode_command(const AskedFiles& asked, std::size_t field) {
-    const std::string python =
-        fmt::format(writing_anew,
-                    "from PIL import Image; ",
-                    std::string("i[d]; x=") + members,
-                    "{d:n.stack([n.asarray(Image.open(io.BytesIO(n.asarray(v).tobytes()))"
-                    ".convert(\"RGB\").resize((224,224))) for v in x])}");
-    return for_each_file(asked, field, python);
-}
-
-std::string stack_group_command(const AskedFiles& asked, std::size_t field) {
-    const std::string python = fmt::format(writing_anew,
-                                           "",
-                                           std::string("i[d]; x=") + members,
-                                           "{d:n.stack([n.asarray(v) for v in x])}");
-    return for_each_file(asked, field, python);
-}
-
-std::string stack_groups_command(const AskedFiles& asked) {
-    const std::string python =
-        fmt::format(writing_anew,
-                    "",
-                    "i[d]; g=[s for s in sorted(x,key=lambda k:(len(k),k)) if "
-                    "isinstance(x[s],h5py.Group) and r[0] in x[s]]",
-                    "{k:n.stack([x[s][k][()] for s in g]) for k in [r.pop(0) for _ in r[:]]}");
-    return for_each_file(asked, 0, python);
+                               const std::string& data_sets,
+                               std::string_view taken,
+                               std::string_view before) {
+    return for_each_file(asked, field, fmt::format(writing_anew, before, taken, data_sets));
 }
 
 std::string sample_a_file_command(AskedFiles asked) {
     asked.is_sample_a_file = true;
     return pack_command(asked);
-}
-
-std::string join_command(const std::vector<DatasetPlace>& places) {
-    std::string list;
-    for (const DatasetPlace& place : places)
-        list += " " + shell_word(place.file.string()) + " " + shell_word(place.name);
-    return fmt::format("python3 -c '{}' NAME.h5{}", joining, list);
 }
 
 std::string rewrite_npy_command(const fs::path& file,
