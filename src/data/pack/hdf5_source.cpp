@@ -25,12 +25,6 @@
 namespace lockstep {
 namespace {
 
-// A field by its own layout, or by the one for all.
-ImageLayout layout_of(const FieldMapping& field, ImageLayout usual) {
-    if (field.layout == RowLayout::chw) return ImageLayout::chw;
-    return field.layout == RowLayout::hwc ? ImageLayout::hwc : usual;
-}
-
 // Packing goes by names, which training knows fields by.
 void check_name(const FieldMapping& field) {
     const bool is_label = is_label_name(field.name);
@@ -90,7 +84,7 @@ class Hdf5Import {
             else if (form_of_field(f).is_encoded)
                 add_encoded(f);
             else
-                add_rows(f, layout_of(fields_[f], asked_.layout));
+                add_rows(f);
         return std::make_unique<ColumnSource>(std::move(made_), std::move(columns_));
     }
 
@@ -102,7 +96,7 @@ class Hdf5Import {
                 decode(part, 0, 1, [](const Image&, const std::string&) {});
                 continue;
             }
-            plan(f, layout_of(fields_[f], asked_.layout));
+            plan(f);
             std::vector<std::byte> row(part.row_bytes());
             RowReader(*this, part).read(0, row);
         }
@@ -235,19 +229,23 @@ class Hdf5Import {
                 }};
     }
 
-    FieldPlan plan(std::size_t f, ImageLayout layout) const {
+    FieldPlan plan(std::size_t f) const {
+        const FieldMapping& mapping = fields_[f];
         const Part& part = parts_[f].front();
-        FieldPlan planned = plan_field(
-            fields_[f].name, part.form.type, part.form.shape, layout, part.path, ways(f));
-        if (fields_[f].layout == RowLayout::unstated || is_label_name(fields_[f].name))
-            return planned;
-        if (fields_[f].name == "images") return planned;  // they are CHW already
-        planned.field.layout = layout_text(fields_[f].layout);
+        const ImageLayout layout = mapping.layout == RowLayout::chw   ? ImageLayout::chw
+                                   : mapping.layout == RowLayout::hwc ? ImageLayout::hwc
+                                                                      : asked_.layout;
+        FieldPlan planned =
+            plan_field(mapping.name, part.form.type, part.form.shape, layout, part.path, ways(f));
+        // Images are CHW by now.
+        if (mapping.layout != RowLayout::unstated && mapping.name != "images" &&
+            !is_label_name(mapping.name))
+            planned.field.layout = layout_text(mapping.layout);
         return planned;
     }
 
-    void add_rows(std::size_t f, ImageLayout layout) {
-        FieldPlan planned = plan(f, layout);
+    void add_rows(std::size_t f) {
+        FieldPlan planned = plan(f);
         Spool spool;
         for (const Part& part : parts_[f])
             for_rows(part,
@@ -267,14 +265,18 @@ class Hdf5Import {
         add({std::move(field), widening(column.type())}, spool, element_bytes(column.type()));
     }
 
+    RowsRequest request(const Part& part, std::uint64_t first, std::uint64_t rows) const {
+        return {.path = part.path,
+                .dataset = part.name,
+                .first = first,
+                .rows = rows,
+                .links = options_.links};
+    }
+
     // Rows of lists of bytes, each the content of an image's file.
     template <class Take>
     void decode(const Part& part, std::uint64_t first, std::uint64_t rows, Take&& take) {
-        const Lists contents = sandbox_.read_lists({.path = part.path,
-                                                    .dataset = part.name,
-                                                    .first = first,
-                                                    .rows = rows,
-                                                    .links = options_.links});
+        const Lists contents = sandbox_.read_lists(request(part, first, rows));
         for (std::uint64_t row = 0; row < rows; ++row) {
             const std::string place = fmt::format(
                 "in row {} of '{}' in '{}'", grouped(first + row), part.name, part.path.string());
@@ -312,11 +314,7 @@ class Hdf5Import {
     LabelColumn texts_of(std::size_t f) {
         TextLabels labels;
         for (const Part& part : parts_[f]) {
-            labels.add(sandbox_,
-                       {.path = part.path,
-                        .dataset = part.name,
-                        .rows = part.size[0],
-                        .links = options_.links});
+            labels.add(sandbox_, request(part, 0, part.size[0]));
             report(part.size[0] * part.row_bytes());
         }
         return labels.finish();
@@ -362,16 +360,11 @@ class Hdf5Import {
                        ElementType type,
                        std::span<std::byte> rows) {
         const bool is_whole = options_.is_sample_a_file && part.size.size() > 1;
+        RowsRequest wanted = request(part, first, is_whole ? part.size[1] : count);
+        wanted.type = type;
+        wanted.bytes = rows.size();
         try {
-            sandbox_.read({.path = part.path,
-                           .dataset = part.name,
-                           .type = type,
-                           .first = first,
-                           .rows = is_whole ? part.size[1] : count,
-                           .bytes = rows.size(),
-                           .links = options_.links},
-                          rows,
-                          part.chunks_of_row * static_cast<double>(count));
+            sandbox_.read(wanted, rows, part.chunks_of_row * static_cast<double>(count));
         } catch (const Error& error) {
             if (part.plugin == 0 || kind_of(error) != ErrorKind::data_damaged) throw;
             throw Error(
