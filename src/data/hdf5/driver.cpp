@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between libhdf5 and the file stands this C interface, a table of functions that the library
-// calls. It shows us what the library does not report, and hides failures that the library does not
-// survive.
+// Two file drivers for libhdf5. Between it and the file stands this C interface, a table of
+// functions that the library calls. It shows us what the library does not report, and hides
+// failures that the library does not survive.
+//
+// Finding: HDF5 1.10.8 has no H5Dchunk_iter, and its chunk queries cost O(number of chunks) each.
+// Noting the address of raw reads finds 20,000 chunks in 5 ms. Writing: after a failed write, the
+// library cannot close the file any more and crashes at exit.
 //
 //     finding    H5Dread_chunk --> read(kind = raw) --> note offset and size, read nothing
 //                              --> read(kind = metadata) --> pread
@@ -22,9 +26,9 @@
 // Tested: data/hdf5/sandbox_test.cpp (found chunks against the library's own answers; work per
 // chunk), data/pack/pack_test.cpp (EndsInOrderWhenNothingMoreCanBeWritten: a full disk).
 
-#include "driver.hpp"
-
 #include "lockstep/core/files.hpp"
+
+#include "h5.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -6,6 +6,8 @@
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/manifest.hpp"
 
+#include "file_facts.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -69,13 +71,13 @@ Result written(Result result, const fs::path& path) {
 
 /// Alignment of a new file, which HDF5 1.8 and later can read. It has no times, so that equal
 /// content gives equal bytes. `alignment` places large objects at multiples of 4 KiB (for data that
-/// is not chunked). The library never learns of failed writes (driver.hpp): check `error`, an
+/// is not chunked). The library never learns of failed writes (driver.cpp): check `error`, an
 /// errno, after each step and after the handle is gone; it must outlive the handle.
 enum class Alignment { none, large_objects };
 Handle create_file(const fs::path& path, Alignment alignment, int& error);
 
 /// Opens an existing file, read-only, without locks, through a driver that notes the places of raw
-/// data instead of reading them (driver.hpp). Errors: E205.
+/// data instead of reading them (driver.cpp). Errors: E205.
 Handle open_for_probing(const fs::path& path);
 
 /// Returns access properties for opening data sets. If links are refused, access stays within the
@@ -148,5 +150,24 @@ class Attribute {
     bool is_there_;
     Handle attribute_, type_, space_;
 };
+
+// Two file drivers of ours (driver.cpp).
+
+/// Returns file access properties for probing: read-only, without locks.
+Handle probing_access();
+
+/// Returns file access properties for writing a new file, without locks. The errno of the first
+/// failure goes to `error`, which must outlive the file; nothing is written after it.
+Handle writing_access(int& error);
+
+/// Returns the number of the library's reads from files opened through probing_access(), for tests
+/// of its growth with the number of chunks. A chunk that was found counts as one.
+std::uint64_t reads();
+
+/// The chunks of `dataset`, opened through probing_access(), whose size and chunk are those of
+/// `facts`: the driver notes where the library would read each. Not H5Dchunk_iter, which 1.10.8
+/// lacks and which forgets in some versions what comes before the superblock. A chunk that is
+/// missing or impossible is a `fault`.
+ChunkFacts find_chunks(const Handle& dataset, const DatasetFacts& facts);
 
 }  // namespace lockstep::h5

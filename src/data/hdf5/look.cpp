@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "look.hpp"
 
-#include "driver.hpp"
-
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -29,7 +29,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 
-#include "driver.hpp"
+#include "h5.hpp"
 #include "shard_probe.hpp"
 
 #include <algorithm>

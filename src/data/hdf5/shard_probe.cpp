@@ -8,7 +8,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 
-#include "driver.hpp"
 #include "format/index_columns.hpp"
 #include "look.hpp"
 #include "stored_blocks.hpp"

@@ -7,7 +7,7 @@
 
 #include "data/foreign_files.hpp"
 #include "format/index_columns.hpp"
-#include "hdf5/driver.hpp"
+#include "hdf5/h5.hpp"
 #include "hdf5/look.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
