@@ -12,7 +12,6 @@
 #include "lockstep/data/manifest.hpp"
 
 #include "hdf5/contents.hpp"
-#include "hdf5/foreign.hpp"
 #include "hdf5/look.hpp"
 #include "hdf5/stored_blocks.hpp"
 #include "inspection.hpp"

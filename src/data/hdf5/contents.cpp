@@ -4,7 +4,6 @@
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/split.hpp"
 
-#include "foreign.hpp"
 #include "row_layout.hpp"
 #include "sandbox.hpp"
 #include "shard_probe.hpp"

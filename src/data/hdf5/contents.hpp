@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an HDF5 file has, for somebody who has to say which of it are fields.
+// What HDF5 files of others have, for somebody who has to say which of it are fields; and how these
+// are opened.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -9,6 +10,7 @@
 
 #include "file_facts.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -115,6 +117,9 @@ struct Candidate {
     std::shared_ptr<const DatasetIndex> rows;  ///< its numbers alone; null if it has none to read
 };
 
+/// Returns what a data set of a file is as `field`.
+Candidate candidate_of(const fs::path& file, const FieldMapping& field);
+
 /// All data sets of a file, at most `most_listed`. Errors: as Sandbox::look().
 std::vector<Candidate> candidates_of(const fs::path& file, Links links = Links::refused);
 
@@ -166,5 +171,30 @@ bool is_packed(const fs::path& where);
 /// Where no fields are given: E216, with what there is and fields as values of `option`, if `where`
 /// names HDF5 files of others.
 void check_needs_no_fields(const fs::path& where, const std::string& option);
+
+/// Returns the folder that all files lie below, so that they have names within one.
+fs::path common_folder(const std::vector<fs::path>& files);
+
+/// Returns the files without links in their paths. Errors: those of opening them.
+std::vector<fs::path> canonical(std::vector<fs::path> files);
+
+/// Checks that there are fields, each with a name of its own. Errors: E235.
+void check_fields(const std::vector<FieldMapping>& fields);
+
+/// Warnings of the guarantees that packed shards have and these files lack.
+enum class Telling { warnings, nothing };
+
+/// What an opening is part of, and what it says.
+struct OpeningOptions {
+    Telling telling = Telling::warnings;
+    const AskedFiles* whole = nullptr;  ///< for the command that packs; null: these files are all
+    std::uint32_t block_rows = 0;       ///< rows of a block; 0: as the largest field has them
+    std::optional<std::size_t> warned_of = {};  ///< files that a warning names; unset: all of these
+};
+
+/// Opens files that have all fields. Errors: as DatasetIndex::open_foreign().
+DatasetIndex open_files(const std::vector<fs::path>& files,
+                        const std::vector<FieldMapping>& fields,
+                        const OpeningOptions& options = {});
 
 }  // namespace lockstep

@@ -26,7 +26,6 @@
 #include "lockstep/data/foreign.hpp"
 
 #include "contents.hpp"
-#include "foreign.hpp"
 
 #include <algorithm>
 #include <cmath>

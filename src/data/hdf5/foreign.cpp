@@ -15,14 +15,13 @@
 //
 // Tested: data/hdf5/foreign_test.cpp, foreign_types_test.cpp, foreign_labels_test.cpp;
 // data/foreign_matrix/foreign_matrix_test.cpp.
-#include "foreign.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
 
+#include "contents.hpp"
 #include "format/index_columns.hpp"
 #include "format/labels.hpp"
 #include "format/manifest_fields.hpp"
