@@ -2,6 +2,7 @@
 // Labels as others write them: texts, enumerations, one-hot rows.
 #include "lockstep/core/json.hpp"
 #include "lockstep/data/foreign.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
@@ -88,6 +89,7 @@ TEST_F(LabelForms, TextsOfAnyLengthAreClassesAsTheySortOverAllFiles) {
     EXPECT_THAT(field.class_counts, ElementsAre(1u, 2u, 2u, 1u));
     EXPECT_TRUE(field.shape.empty());
     EXPECT_EQ(field.source, "/y");
+    EXPECT_EQ(open(files, "coarse_labels=/y").fields()[0].class_names, field.class_names);
 }
 
 TEST_F(LabelForms, MayHaveDimensionsOfOneOrTextsThatAreNotUtf8) {
@@ -234,6 +236,7 @@ TEST_F(Enumerations, OfOtherNamesOrBeyondClassesAreErrors) {
         write_enum<std::int32_t>("a.h5", H5T_STD_I32LE, {{"cat", 0}, {"dog", 1}}, {1, 0}),
         write_enum<std::int32_t>("b.h5", H5T_STD_I32LE, {{"dog", 0}}, {0, 0})};
     EXPECT_THAT(error_of(files, "labels=/y", "E208"), HasSubstr("class 0 of '/y' is 'dog' in"));
+    EXPECT_EQ(test::caught_code([&] { open_hdf5(files, {{"labels", "/y"}}); }), "E208");
     const fs::path negative = write_enum<std::int32_t>(
         "c.h5", H5T_STD_I32LE, {{"none", -1}, {"cat", 0}, {"all", 1 << 30}}, {0, -1});
     EXPECT_THAT(error_of({negative}, "labels=/y", "E210"), HasSubstr("label -1 of sample 1"));
