@@ -6,6 +6,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/check.hpp"
 #include "lockstep/data/dataset_index.hpp"
@@ -22,23 +23,25 @@
 #include <fmt/format.h>
 
 namespace lockstep {
-namespace {
 
-Json json_of(const JobFit& fit) {
-    return {{"ranks", fit.job.ranks},
-            {"nodes", fit.job.nodes},
-            {"batch", fit.job.batch},
-            {"lanes", fit.lanes},
-            {"lanes_of_rank", fit.lanes_of_rank},
-            {"window_bytes", fit.window_bytes},
-            {"rank_bytes", fit.rank_bytes},
-            {"read_amplification", fit.read_amplification},
-            {"lanes_divide_evenly", fit.lanes_divide_evenly},
-            {"shards_suffice", fit.shards_suffice},
-            {"resident_bytes", fit.resident_bytes},
-            {"node_memory_bytes", fit.job.node_memory_bytes},
-            {"fits_in_memory", fit.fits_in_memory}};
+void describe(Record& record, JobFit& fit) {
+    LOCKSTEP_EACH(record.field, fit.job.ranks, fit.job.nodes, fit.job.batch, fit.lanes);
+    LOCKSTEP_EACH(record.field, fit.lanes_of_rank, fit.window_bytes, fit.rank_bytes);
+    LOCKSTEP_EACH(record.field, fit.read_amplification, fit.lanes_divide_evenly);
+    LOCKSTEP_EACH(record.field, fit.shards_suffice, fit.resident_bytes);
+    LOCKSTEP_EACH(record.field, fit.job.node_memory_bytes, fit.fits_in_memory);
 }
+
+void describe(Record& record, OtherFiles& others) {
+    LOCKSTEP_EACH(record.field, others.files, others.opened, others.fault);
+}
+
+void describe(Record& record, InspectedData& data) {
+    LOCKSTEP_EACH(record.field, data.name, data.type, data.size, data.storage, data.obstacle);
+    LOCKSTEP_EACH(record.field, data.class_counts, data.class_names, data.classes_in_rows);
+}
+
+namespace {
 
 Json json_of_values(const InspectedData& data) {
     if (!data.values) return {{"fault", data.fault}};
@@ -53,14 +56,7 @@ Json json_of_values(const InspectedData& data) {
 }
 
 Json json_of(const InspectedData& data) {
-    Json json{{"name", data.name},
-              {"type", data.type},
-              {"size", data.size},
-              {"storage", data.storage},
-              {"obstacle", data.obstacle},
-              {"class_counts", data.class_counts},
-              {"class_names", data.class_names},
-              {"classes_in_rows", data.classes_in_rows}};
+    Json json = json_of_record(data);
     if (data.values || !data.fault.empty()) json["values"] = json_of_values(data);
     return json;
 }
@@ -93,17 +89,15 @@ void add_index(const DatasetIndex& index, Json& json) {
 
 // An object with a line break at its end.
 std::string inspection_json(const Inspection& all) {
-    Json json{
-        {"place", all.is_of_fields() ? all.data.string() : all.title},
-        {"fields", Json::array()},
-        {"may_have_more", all.is_cut_off},
-        {"other_files",
-         {{"files", all.others.files}, {"opened", all.others.opened}, {"fault", all.others.fault}}},
-        {"labels", Json::array()},
-        {"advice", all.layout.advice},
-        {"train", all.train.line},
-        {"no_train", all.train.obstacle},
-        {"no_train_fix", all.train.fix}};
+    Json json{{"place", all.is_of_fields() ? all.data.string() : all.title},
+              {"fields", Json::array()},
+              {"may_have_more", all.is_cut_off},
+              {"other_files", json_of_record(all.others)},
+              {"labels", Json::array()},
+              {"advice", all.layout.advice},
+              {"train", all.train.line},
+              {"no_train", all.train.obstacle},
+              {"no_train_fix", all.train.fix}};
     for (const InspectedData& data : all.all) json["fields"].push_back(json_of(data));
     if (all.is_of_fields()) {
         add_index(*all.index, json);
@@ -116,7 +110,7 @@ std::string inspection_json(const Inspection& all) {
                                   {"block_bits", mix.block_bits},
                                   {"mixing", mix.mixing()},
                                   {"blocks_read", mix.blocks}});
-    if (all.layout.fit) json["job"] = json_of(*all.layout.fit);
+    if (all.layout.fit) json["job"] = json_of_record(*all.layout.fit);
     if (all.sheet)
         json["sheet"] = {{"path", all.sheet->path.string()},
                          {"images", all.sheet->images},
