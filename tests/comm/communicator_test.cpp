@@ -6,9 +6,8 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/run/flight_recorder.hpp"
 
-#include "support/caught.hpp"
 #include "support/mpi_test.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <array>
@@ -16,14 +15,12 @@
 #include <map>
 #include <stdexcept>
 
-#include <gmock/gmock.h>
 #include <unistd.h>
 
 namespace {
 
 using namespace lockstep;
 using namespace lockstep::test;
-using testing::HasSubstr;
 
 TEST(Communicator, WorldHasAllRanks) {
     const Communicator world = Communicator::world();
@@ -177,7 +174,7 @@ TEST(Agree, FailsOnAllRanksWhenOneFails) {
         return 5;
     });
     // Of several nodes the one is named.
-    EXPECT_THAT(error.ranks(), testing::MatchesRegex("rank 1( on [a-z]+)? only"));
+    EXPECT_THAT(error.ranks(), MatchesRegex("rank 1( on [a-z]+)? only"));
     EXPECT_EQ(error.speaks(), ranks().is_root());
 }
 
@@ -189,7 +186,7 @@ TEST(Agree, MentionsOtherErrorsInOneLine) {
     });
     EXPECT_EQ(error.code(), "E201");
     // Of several nodes the one is named.
-    EXPECT_THAT(error.ranks(), testing::MatchesRegex("rank 1( on [a-z]+)? only"));
+    EXPECT_THAT(error.ranks(), MatchesRegex("rank 1( on [a-z]+)? only"));
     EXPECT_EQ(error.why(),
               "never written\nranks 2-3 failed otherwise; rank 2: E405: the disk is full");
 }

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/exchange.hpp"
 
-#include "support/caught.hpp"
 #include "support/mpi_test.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <thread>
-
-#include <gtest/gtest.h>
 
 namespace {
 
@@ -173,9 +171,8 @@ TEST(Exchange, SaysSoWhenSharedMemoryIsTooSmall) {
     const std::vector<std::size_t> enormous = {std::size_t{1} << 44};
     const FlatLayout layout(enormous, 0);
     const TreePlan plan(virtual_ranks_here(), ranks().size());
-    EXPECT_EQ(
-        test::caught_code([&] { make_exchange(ranks(), layout, plan, Transport::hierarchical); }),
-        "E632")
+    EXPECT_EQ(caught_code([&] { make_exchange(ranks(), layout, plan, Transport::hierarchical); }),
+              "E632")
         << "a window of petabytes";
 }
 

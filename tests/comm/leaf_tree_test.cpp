@@ -5,7 +5,7 @@
 #include "lockstep/core/random.hpp"
 
 #include "comm/reference.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -13,13 +13,11 @@
 #include <memory>
 #include <numeric>
 
-#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 namespace {
 
 using namespace lockstep;
-using lockstep::test::caught_code;
 using lockstep::test::hard_value;
 
 struct Ranks {
@@ -270,7 +268,7 @@ TEST(FlatLayout, PutsTheLastTensorFirstAndRefusesAnOrderThatIsNoPermutation) {
     EXPECT_EQ(layout.bucket(layout.state_bucket()), (FloatRange{160, 176}));
     for (const std::vector<std::size_t>& order :
          {std::vector<std::size_t>{0, 1}, {0, 1, 1}, {0, 1, 3}, {2, 1, 0, 0}})
-        EXPECT_EQ(test::caught_code([&] { FlatLayout(counts, 0, {}, order); }), "E700");
+        EXPECT_EQ(caught_code([&] { FlatLayout(counts, 0, {}, order); }), "E700");
 }
 
 TEST(FlatLayout, GivesALargeTensorABucketOfItsOwnAndNothingAnEmptyOne) {

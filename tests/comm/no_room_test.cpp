@@ -2,16 +2,14 @@
 // Runs where /dev/shm has 48 MiB.
 #include "lockstep/comm/exchange.hpp"
 
-#include "support/caught.hpp"
 #include "support/mpi_test.hpp"
+#include "support/unit.hpp"
 
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace {
 
@@ -38,8 +36,7 @@ TEST(NoRoom, MakesAnExchangeSendMessagesUnlessSharedMemoryIsAskedForByName) {
     const FlatLayout layout(counts, 0);
     const TreePlan plan(4, ranks().size());
     for (const Transport transport : {Transport::shared_memory, Transport::hierarchical})
-        EXPECT_EQ(test::caught_code([&] { make_exchange(ranks(), layout, plan, transport); }),
-                  "E632");
+        EXPECT_EQ(caught_code([&] { make_exchange(ranks(), layout, plan, transport); }), "E632");
     std::unique_ptr<Exchange> exchange;
     EXPECT_EQ(warnings_of([&] { exchange = make_exchange(ranks(), layout, plan); }), 1);
     EXPECT_EQ(exchange->name(), "mpi");

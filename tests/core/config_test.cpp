@@ -5,11 +5,9 @@
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/options.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,13 +15,7 @@
 namespace lockstep {
 namespace {
 
-using test::caught_code;
-using test::caught_text;
 using test::error_of;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
 
 class ConfigTest : public testing::Test {
   protected:
@@ -35,7 +27,7 @@ class ConfigTest : public testing::Test {
         return caught_code([&] { config_of(text); });
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(ConfigTest, FlattensTablesToDottedKeysAndRemembersWhereAValueStands) {
@@ -64,7 +56,7 @@ TEST_F(ConfigTest, ReadsListsOfTextsOrOfNumbersAsOneItemALine) {
 
 TEST_F(ConfigTest, RemembersWhereAValueStands) {
     const auto config = config_of("# a comment\n\n  lr = 0.1\n");
-    EXPECT_THAT(config.at("lr").origin, testing::MatchesRegex(".*train.toml:3:[0-9]+"));
+    EXPECT_THAT(config.at("lr").origin, MatchesRegex(".*train.toml:3:[0-9]+"));
 }
 
 TEST_F(ConfigTest, PointsACaretAtASyntaxErrorAlsoBehindTabsAndLetters) {
@@ -90,7 +82,7 @@ TEST_F(ConfigTest, RefusesWhatIsNoReadableFile) {
     EXPECT_EQ(caught_code([&] { read_config(folder_.path()); }), "E116");
     ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
     EXPECT_THAT(caught_text([&] { read_config(folder_ / "pipe"); }),
-                testing::AllOf(HasSubstr("E116: "), HasSubstr("a pipe")));
+                AllOf(HasSubstr("E116: "), HasSubstr("a pipe")));
 }
 
 std::string dotted(std::size_t parts) {
@@ -139,7 +131,7 @@ TEST_F(ConfigTest, RefusesLongKeysInAFewWords) {
 }
 
 TEST(ConfigText, ParsesBackToTheSameValueWhoseTypeIsInWords) {
-    const test::TempDir folder;
+    const TempDir folder;
     for (const ConfigValue& value :
          {ConfigValue(true), ConfigValue(std::int64_t{-3}), ConfigValue(0.1), ConfigValue(1e-7)}) {
         const auto path = folder.file("c.toml", "k = " + config_text(value) + "\n");
@@ -165,11 +157,10 @@ TEST(Environment, ReadsTextAndNumbers) {
 
 TEST(Environment, NamesAVariableThatIsNoNumber) {
     const Environment environment(Variables{{"LOCKSTEP_THREADS", "two"}});
-    EXPECT_EQ(
-        test::caught_text([&] { static_cast<void>(environment.integer("LOCKSTEP_THREADS")); }),
-        "lockstep: error E113: LOCKSTEP_THREADS is 'two' (from environment)\n"
-        "  why: it must be a whole number\n"
-        "  fix: unset LOCKSTEP_THREADS or set it to a whole number");
+    EXPECT_EQ(caught_text([&] { static_cast<void>(environment.integer("LOCKSTEP_THREADS")); }),
+              "lockstep: error E113: LOCKSTEP_THREADS is 'two' (from environment)\n"
+              "  why: it must be a whole number\n"
+              "  fix: unset LOCKSTEP_THREADS or set it to a whole number");
 }
 
 TEST(Environment, RemembersWhatWasAskedAndListsNamesByPrefix) {
@@ -278,9 +269,9 @@ TEST(ChoiceOption, TakesNoGpuForACpu) {
         return text_of(
             choice_option("device", value, {{"auto", 'a'}, {"cpu", 'c'}, {own, 'g'}}, ""), word);
     };
-    EXPECT_THAT(said("gpu", "cuda"), testing::EndsWith("fix: did you mean 'cuda'?"));
-    EXPECT_THAT(said("cuda", "gpu"), testing::EndsWith("fix: did you mean 'gpu'?"));
-    EXPECT_THAT(said("gpu", "none"), testing::EndsWith("one of auto, cpu, none"));
+    EXPECT_THAT(said("gpu", "cuda"), EndsWith("fix: did you mean 'cuda'?"));
+    EXPECT_THAT(said("cuda", "gpu"), EndsWith("fix: did you mean 'gpu'?"));
+    EXPECT_THAT(said("gpu", "none"), EndsWith("one of auto, cpu, none"));
 }
 
 TEST(FilledAndPathOption, TakeAnythingButNothing) {
@@ -344,7 +335,7 @@ TEST(ParsePeriod, WantsACountAndAUnit) {
                             "5stepss"})
         EXPECT_EQ(caught_code([&] { parse_period("every", {bad, from}); }), "E103") << bad;
     const auto fix = [](const std::string& given) {
-        return test::caught([&] { parse_period("every", {given, from}); })->fix();
+        return caught([&] { parse_period("every", {given, from}); })->fix();
     };
     EXPECT_EQ(fix("20"), "for example --every 20steps");
     EXPECT_EQ(fix("0"), "for example --every 500steps");

@@ -5,7 +5,7 @@
 #include "lockstep/core/known_faults.hpp"
 #include "lockstep/core/record.hpp"
 
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -14,13 +14,10 @@
 #include <stdexcept>
 #include <system_error>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using testing::HasSubstr;
 
 const std::vector<std::string> options{"--batch-size", "--epochs", "--data", "--lr", "--model"};
 
@@ -84,7 +81,7 @@ TEST(Check, ThrowsWhatItIsGivenAndOnlyThen) {
     };
     check(true, make);
     EXPECT_EQ(made, 0);
-    EXPECT_EQ(test::caught_code([&] { check(false, make); }), "E102");
+    EXPECT_EQ(caught_code([&] { check(false, make); }), "E102");
 }
 
 TEST(Expect, NamesClaimAndPlace) {
@@ -173,7 +170,7 @@ TEST(ErrorBytes, GiveTheSameError) {
     const Error back = error_from_bytes(error_bytes(error));
     EXPECT_EQ(back.text(), error.text());
     EXPECT_EQ(back.exit_code(), error.exit_code());
-    EXPECT_EQ(test::caught_code([] { static_cast<void>(error_from_bytes("E310")); }), "E222");
+    EXPECT_EQ(caught_code([] { static_cast<void>(error_from_bytes("E310")); }), "E222");
 }
 
 TEST(ErrorKind, NamesWhatCallersActOnAndWhoseDoingItIs) {

@@ -3,8 +3,7 @@
 
 #include "lockstep/core/hash.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -25,8 +23,6 @@ namespace {
 
 using namespace std::string_literals;
 using namespace test;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::vector<std::string> names_in(const fs::path& folder) {
     std::vector<std::string> names;
@@ -81,7 +77,7 @@ TEST_F(Files, OpenForReadingWaitsForNoPipeAndTouchesNoDevice) {
     const fs::path pipe = folder / "pipe";
     ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
     EXPECT_THAT(caught_text([&] { open_for_reading(pipe); }),
-                testing::AllOf(HasSubstr("E206: "), HasSubstr("a pipe (FIFO)")));
+                AllOf(HasSubstr("E206: "), HasSubstr("a pipe (FIFO)")));
     EXPECT_EQ(caught_code([] { open_for_reading("/dev/zero"); }), "E206");
 }
 
@@ -212,14 +208,14 @@ TEST_F(Files, MakeDirectoriesSaysWhatIsInTheWay) {
     const fs::path long_name = folder / std::string(300, 'x');
     for (const std::string& said : {caught_text([&] { make_directories(long_name); }),
                                     caught_text([&] { write_file_atomically(long_name, "x"); })})
-        EXPECT_THAT(said, testing::AllOf(HasSubstr("E401"), HasSubstr("fix: give a shorter name")));
+        EXPECT_THAT(said, AllOf(HasSubstr("E401"), HasSubstr("fix: give a shorter name")));
 }
 
 TEST_F(Files, MakeOwnFolderRefusesALinkAndNamesIt) {
     make_own_folder(folder / "target/inside");
     fs::create_directory_symlink(folder / "target", folder / "link");
     EXPECT_THAT(caught_text([&] { make_own_folder(folder / "link"); }),
-                testing::AllOf(HasSubstr("E220: "), HasSubstr((folder / "target").string())));
+                AllOf(HasSubstr("E220: "), HasSubstr((folder / "target").string())));
     EXPECT_NO_THROW(make_own_folder(folder / "link/inside")) << "what leads to it may be a link";
     EXPECT_NO_THROW(check_no_link(folder / "none"));
     fs::create_directory_symlink(folder / "nowhere", folder / "dangling");

@@ -4,8 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/record.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <array>
 #include <bit>
@@ -13,15 +12,10 @@
 #include <limits>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using test::caught_text;
-using testing::HasSubstr;
 
 using Library = nlohmann::ordered_json;
 
@@ -69,7 +63,7 @@ TEST(ParseJson, GuardsItsMemory) {
 }
 
 TEST(ReadJson, IsBoundedInSizeAndGivesNothingForACutLine) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto path = folder.file("big.json", "[" + std::string(1000, ' ') + "]");
     EXPECT_EQ(read_json(path, 2000), Json::array());
     EXPECT_EQ(caught_code([&] { read_json(path, 100); }), "E406");
@@ -284,7 +278,7 @@ Note read(const Json& json, UnknownKeys unknown_keys = UnknownKeys::ignored) {
 std::string error_with(const char* key, const Json& value) {
     Json json = parse_json(example_text, "n.json");
     json[key] = value;
-    return test::caught_text([&] { static_cast<void>(read(json)); });
+    return caught_text([&] { static_cast<void>(read(json)); });
 }
 
 TEST(Record, ReadsWhatItWroteInTheOrderOfItsDescription) {
@@ -299,7 +293,7 @@ TEST(Record, LeavesWhatEarlierVersionsDidNotWrite) {
     json.erase("answered");
     EXPECT_EQ(read(json).answered, "nobody");
     json.erase("text");
-    EXPECT_THAT(test::caught_text([&] { static_cast<void>(read(json)); }),
+    EXPECT_THAT(caught_text([&] { static_cast<void>(read(json)); }),
                 HasSubstr("'text' is missing"));
 }
 
@@ -313,7 +307,7 @@ TEST(Record, NamesFileAndFieldOfWhatDoesNotFit) {
     EXPECT_THAT(error_with("mood", "sad"), HasSubstr("not one of calm, busy"));
     EXPECT_THAT(error_with("chapter", "iv"), HasSubstr("'chapter' is \"iv\" (string), not roman"));
     EXPECT_THAT(error_with("lines", Json::array()), "");
-    EXPECT_EQ(test::caught_code([] { Record(Json::array(), "n.json"); }), "E222");
+    EXPECT_EQ(caught_code([] { Record(Json::array(), "n.json"); }), "E222");
 }
 
 TEST(Record, NamesThePlaceWithin) {
@@ -328,8 +322,7 @@ TEST(Record, RefusesUnknownKeysWhereAsked) {
     EXPECT_EQ(read(json, UnknownKeys::refused).chapter, 2);
     json["lines"][0]["rat"] = 1.0;
     EXPECT_EQ(read(json).lines.size(), 2u);
-    const auto text =
-        test::caught_text([&] { static_cast<void>(read(json, UnknownKeys::refused)); });
+    const auto text = caught_text([&] { static_cast<void>(read(json, UnknownKeys::refused)); });
     EXPECT_THAT(text, HasSubstr("'n.json: lines[0]' has an unknown key 'rat'"));
     EXPECT_THAT(text, HasSubstr("did you mean 'rate'"));
 }
@@ -350,7 +343,7 @@ TEST(Record, RefusesFormatsItDoesNotKnow) {
 }
 
 std::string error_of_field(const char* value) {
-    return test::caught_text(
+    return caught_text(
         [&] { static_cast<void>(json_field<std::int64_t>(parse_json(value, "m"), "k", "m")); });
 }
 

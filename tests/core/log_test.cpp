@@ -4,8 +4,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <array>
 #include <csignal>
@@ -17,7 +16,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -26,15 +24,6 @@
 
 namespace lockstep {
 namespace {
-
-using test::content_of;
-using testing::ContainsRegex;
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::MatchesRegex;
-using testing::Not;
-using testing::SizeIs;
 
 /// What an action writes to this process's stdout and stderr.
 struct Said {
@@ -113,7 +102,7 @@ class LogTest : public testing::Test {
         return directory_ / ("rank-0000" + std::to_string(rank) + ".jsonl");
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     fs::path directory_ = folder_ / "logs/i1";
 };
 
@@ -327,7 +316,7 @@ class KeptStderr : public testing::Test {
         return text;
     }
 
-    const test::TempDir folder_;
+    const TempDir folder_;
     const fs::path kept_ = folder_ / "rank-00001.stderr";
 };
 
@@ -384,9 +373,9 @@ TEST_F(LogTest, TellsAtTheEndOfResultsThatHadNoRoom) {
         print_once("a  b\n");
     }
     print_once("");
-    EXPECT_EQ(test::caught_code([] { check_printed(); }), "E405");
+    EXPECT_EQ(caught_code([] { check_printed(); }), "E405");
     open_log({});
-    EXPECT_EQ(test::caught_code([] { check_printed(); }), "");
+    EXPECT_EQ(caught_code([] { check_printed(); }), "");
 }
 
 TEST_F(LogTest, TakesAReaderThatWentAwayForNoError) {
@@ -400,7 +389,7 @@ TEST_F(LogTest, TakesAReaderThatWentAwayForNoError) {
         print_once("a  b\n");
     }
     std::signal(SIGPIPE, before);
-    EXPECT_EQ(test::caught_code([] { check_printed(); }), "");
+    EXPECT_EQ(caught_code([] { check_printed(); }), "");
 }
 
 TEST(Printable, ReplacesControlCharactersAndWhatChangesTheOrderOfLetters) {

@@ -4,16 +4,15 @@
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/split.hpp"
 
+#include "support/unit.hpp"
+
 #include <cmath>
 #include <limits>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
 
 TEST(ParseInteger, TakesTheWholeTextOrNothing) {
     EXPECT_EQ(parse_integer("-42"), -42);

@@ -7,8 +7,7 @@
 #include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <array>
 #include <csignal>
@@ -19,7 +18,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -27,10 +25,6 @@
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using testing::EndsWith;
-using testing::HasSubstr;
 
 TEST(TalkingProcess, AnswersLineByLine) {
     TalkingProcess child({"sh", "-c", "while read -r word; do echo \"<$word>\"; done; echo bye"});
@@ -82,17 +76,17 @@ TEST(RunProcess, AddsToTheEnvironment) {
 TEST(RunProcess, EndsAChildAndItsChildrenAfterTheTimeLimit) {
     for (const char* script : {"sleep 100 & sleep 100", "exec >/dev/null 2>&1; sleep 100"}) {
         const auto before = now_s();
-        EXPECT_THAT(test::caught_text([&] {
+        EXPECT_THAT(caught_text([&] {
                         run_process({"sh", "-c", script}, {}, 0.2);
                     }),
-                    testing::AllOf(HasSubstr("E611: "), HasSubstr("'sh' took longer than 200ms")))
+                    AllOf(HasSubstr("E611: "), HasSubstr("'sh' took longer than 200ms")))
             << script;
         EXPECT_LT(now_s() - before, 20) << script;
     }
 }
 
 TEST(RunProcess, CallsMeanwhileUntilTheChildEnds) {
-    const test::TempDir folder;
+    const TempDir folder;
     int calls = 0;
     const auto end_at_third = [&] {
         if (++calls == 3) folder.file("go", "");
@@ -116,9 +110,9 @@ TEST(RunProcess, NamesAProgramThatIsNotThereOrNone) {
         EXPECT_EQ(caught_code([&] { run_process({program}); }), "E610") << program;
         EXPECT_EQ(caught_code([&] { become_process({program}); }), "E610") << program;
     }
-    EXPECT_THAT(test::caught_text([] { run_process({"no-such-program-here"}); }),
+    EXPECT_THAT(caught_text([] { run_process({"no-such-program-here"}); }),
                 HasSubstr("cannot start 'no-such-program-here'"));
-    const test::TempDir folder;
+    const TempDir folder;
     const auto path = folder.file("junk", "\x7f not a program");
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     EXPECT_EQ(run_process({path.string()}).exit_code, 127);
@@ -159,7 +153,7 @@ TEST(FindProgram, LooksOnThePathAndTakesNoFolderForAProgram) {
     EXPECT_EQ(find_program("/bin/sh"), "/bin/sh");
     EXPECT_EQ(find_program("no-such-program-here"), "");
     EXPECT_EQ(find_program(""), "");
-    const test::TempDir folder;
+    const TempDir folder;
     std::filesystem::create_directory(folder / "mpirun");
     const std::string before = ::getenv("PATH");
     ::setenv("PATH", folder.path().c_str(), 1);
@@ -270,9 +264,9 @@ class ForeignEnds : public testing::Test {
             action();
         });
     }
-    std::string said() const { return test::content_of(said_); }
+    std::string said() const { return content_of(said_); }
 
-    const test::TempDir folder_;
+    const TempDir folder_;
     const fs::path said_ = folder_ / "said";
 };
 
@@ -301,7 +295,7 @@ TEST_F(ForeignEnds, MeanWhatTheInnermostGuardSays) {
               }),
               78);
     EXPECT_THAT(said(), HasSubstr("E604: a library ended it with 1\n"));
-    EXPECT_THAT(said(), testing::Not(HasSubstr("E713")));
+    EXPECT_THAT(said(), Not(HasSubstr("E713")));
 }
 
 // Else the log would be gone before it is told.

@@ -4,18 +4,16 @@
 #include "lockstep/core/hash.hpp"
 
 #include "philox_blocks.hpp"
+#include "support/unit.hpp"
 
 #include <numeric>
 #include <set>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
 
 using Words4 = std::array<std::uint32_t, 4>;
 

@@ -3,13 +3,12 @@
 
 #include "lockstep/core/process.hpp"
 
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <cerrno>
 #include <thread>
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -114,7 +113,7 @@ TEST(Signals, AReaderThatIsGoneEndsOnlyOthers) {
 }
 
 TEST(Signals, AFileAtItsLimitEndsOnlyOthers) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto write_too_much = [&] {
         const rlimit none{0, 0};
         const int file = ::open((folder / "x").c_str(), O_CREAT | O_WRONLY, 0600);

@@ -5,7 +5,7 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/run/checkpoint.hpp"
 
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,16 +15,10 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 using Steps = std::vector<std::int64_t>;
 
 TrainSettings judged_by(const std::string& metric, std::int64_t early_stop = 0) {
@@ -138,7 +132,7 @@ TEST(CheckMetric, ListsThoseOfTheTaskAndWantsADirectionWhereTheModelNamesOne) {
     const auto refused = [&](const std::string& metric, TaskKind task) {
         TrainSettings settings = judged_by(metric);
         settings.task.kind = task;
-        return test::caught_text([&] { check_metric(settings, metrics); });
+        return caught_text([&] { check_metric(settings, metrics); });
     };
     EXPECT_EQ(refused("accuracy", TaskKind::classification), "");
     EXPECT_EQ(refused("loss", TaskKind::program), "");
@@ -149,9 +143,9 @@ TEST(CheckMetric, ListsThoseOfTheTaskAndWantsADirectionWhereTheModelNamesOne) {
               "highest\n  fix: give --keep-best accuracy:min, or --keep-best accuracy:max");
     EXPECT_NE(refused("kl:min", TaskKind::program), "");
     const std::map<std::string, double> of_table = {{"loss", 0}, {"r2", 0}};
-    EXPECT_EQ(test::caught_code([&] { check_metric(judged_by(""), of_table); }), "");
-    EXPECT_EQ(test::caught_code([&] { check_metric(judged_by("r2"), of_table); }), "");
-    EXPECT_EQ(test::caught_text([&] { check_metric(judged_by("accuracy"), of_table); }),
+    EXPECT_EQ(caught_code([&] { check_metric(judged_by(""), of_table); }), "");
+    EXPECT_EQ(caught_code([&] { check_metric(judged_by("r2"), of_table); }), "");
+    EXPECT_EQ(caught_text([&] { check_metric(judged_by("accuracy"), of_table); }),
               "lockstep: error E103: --keep-best is 'accuracy'\n"
               "  why: the task's metrics are loss, r2\n  fix: give one of these");
 }
@@ -289,7 +283,7 @@ TEST(KeepOption, RefusesWhatItDoesNotKnow) {
                              "last=1,last=2",
                              "last=1,",
                              "last=3 ,best=1"})
-        EXPECT_EQ(test::caught_code([&] { settings_of(text); }), "E103") << text;
+        EXPECT_EQ(caught_code([&] { settings_of(text); }), "E103") << text;
 }
 
 TEST(RetentionOfSettings, CountsInSteps) {

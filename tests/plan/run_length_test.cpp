@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/plan/run_length.hpp"
 
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <cmath>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 namespace lockstep {
 namespace {
-
-using testing::HasSubstr;
 
 TrainSettings settings_of(std::int64_t batch, int virtual_ranks, int micro_batches = 1) {
     TrainSettings settings;
@@ -78,7 +74,7 @@ double rate(const ScheduleSettings& schedule, std::int64_t step) {
 TEST(LearningRate, StaysWhereItIsConstantAndIsRefusedOfWhatIsNoEnumerator) {
     for (const std::int64_t step : {0, 50, 109}) EXPECT_EQ(rate({}, step), 2);
     const ScheduleSettings none{.kind = static_cast<ScheduleKind>(99)};
-    EXPECT_EQ(test::caught_code([&] { rate(none, 0); }), "E103");
+    EXPECT_EQ(caught_code([&] { rate(none, 0); }), "E103");
 }
 
 TEST(LearningRate, WarmsUpToWhereItsScheduleBegins) {

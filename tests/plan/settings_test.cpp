@@ -3,22 +3,15 @@
 
 #include "lockstep/plan/contract.hpp"
 
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <set>
 
 #include <fmt/ranges.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using test::caught_text;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 std::set<std::string> names_of(const std::vector<NamedValue>& values) {
     std::set<std::string> names;
@@ -100,7 +93,7 @@ TEST(SetSetting, TakesShareOfASplitAboveNoneAndBelowAll) {
     EXPECT_EQ(settings.split, 0);
     for (const char* share : {"0", "1", "-0.5", "1.5", "nan", "most", ""})
         EXPECT_THAT(caught_text([&] { set_setting(settings, "split", share); }),
-                    testing::HasSubstr("above 0 and below 1"))
+                    HasSubstr("above 0 and below 1"))
             << share;
 }
 

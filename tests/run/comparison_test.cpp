@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/comparison.hpp"
 
+#include "support/unit.hpp"
+
 #include <cmath>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
 using testing::Field;
 
 RunRecord record_of(const std::string& config,

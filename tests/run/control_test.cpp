@@ -3,17 +3,12 @@
 
 #include "lockstep/run/run_directory.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using testing::MatchesRegex;
 
 class Control : public testing::Test {
   protected:
@@ -21,7 +16,7 @@ class Control : public testing::Test {
     fs::path taken() const { return ControlPaths{root_}.taken(); }
     ControlBox box(std::int64_t incarnation = 1) const { return {root_, incarnation}; }
 
-    test::TempDir folder_;
+    TempDir folder_;
     const fs::path root_ = folder_.path();
 };
 
@@ -127,7 +122,7 @@ class ControlOfARun : public testing::Test {
         return read_run_state(root_)->answered;
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     const fs::path root_ = folder_ / "run";
     RunDirectory run_ = RunDirectory::open(root_);
 };

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/job_summary.hpp"
 
-#include <algorithm>
+#include "support/unit.hpp"
 
-#include <gmock/gmock.h>
+#include <algorithm>
 
 namespace lockstep {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr std::uint64_t gib = std::uint64_t{1} << 30;
 

@@ -5,19 +5,17 @@
 #include "lockstep/run/log_text.hpp"
 
 #include "log_lines.hpp"
+#include "support/unit.hpp"
 
 #include <chrono>
 #include <fstream>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
 using test::LogFolder;
-using testing::ElementsAre;
-using testing::SizeIs;
 
 const std::string rule(74, '-');
 
@@ -75,7 +73,7 @@ TEST(LauncherLog, HasABoxAsOneLine) {
                             "non-zero exit code (4 lines)",
                             "warn mpirun: process rank 1 on n2 exited on signal 9 (Killed) "
                             "(3 lines)"));
-    EXPECT_THAT(shown(logs, {.least = Level::warn}), testing::SizeIs(1));
+    EXPECT_THAT(shown(logs, {.least = Level::warn}), SizeIs(1));
 }
 
 TEST(LauncherLog, LosesNothingOfABoxThatIsNotWhole) {
@@ -96,7 +94,7 @@ TEST(LauncherLog, KnowsWhatOnlyTellsOfAnEnd) {
         .launcher(5, "   ");
     EXPECT_THAT(shown(logs, {.least = Level::warn}),
                 ElementsAre("warn srun: error: n2: task 1: Killed"));
-    EXPECT_THAT(shown(logs), testing::SizeIs(3));
+    EXPECT_THAT(shown(logs), SizeIs(3));
 }
 
 TEST(LauncherLog, DoesNotSayAgainWhatRanksSay) {

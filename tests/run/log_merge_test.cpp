@@ -7,24 +7,18 @@
 #include "lockstep/run/run_status.hpp"
 
 #include "log_lines.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <random>
 #include <stdexcept>
 
-#include <gmock/gmock.h>
-
 namespace lockstep {
 namespace {
 
-using test::caught_code;
 using test::lines_now;
 using test::LogFolder;
 using test::merged;
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 /// The next line, which there must be.
 const LogLine& next_of(LogMerge& merge) {
@@ -197,7 +191,7 @@ TEST_F(LogMergeTest, ReadsTheNewestPartWhereThatIsWanted) {
     logs_.line(1, 200, "short");
     const auto lines = merged(logs_, {.newest_bytes = 5000});
     EXPECT_LT(lines.size(), 6u);
-    EXPECT_THAT(lines.front(), testing::StartsWith("0 96 "));
+    EXPECT_THAT(lines.front(), StartsWith("0 96 "));
     EXPECT_EQ(lines.back(), "1 short");
 }
 

@@ -4,29 +4,22 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <limits>
 #include <sstream>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using test::content_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
 
 std::string line(std::int64_t step, const std::string& text = "") {
     return Json{{"step", step}, {"text", text}}.dump() + "\n";
 }
 
 TEST(MetricsFile, AppendsWholeLines) {
-    const test::TempDir folder;
+    const TempDir folder;
     MetricsFile file(folder / "metrics.jsonl", 0);
     file.append({{"step", 1}, {"loss", 0.5}});
     file.append({{"step", 2}, {"loss", 0.25}});
@@ -36,14 +29,14 @@ TEST(MetricsFile, AppendsWholeLines) {
 
 /// What is left of a file with `content` where a run resumes at `resumed_step`.
 std::string left_of(const std::string& content, std::int64_t resumed_step) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto path = folder.file("m", content);
     MetricsFile(path, resumed_step);
     return content_of(path);
 }
 
 TEST(MetricsFile, CutsStepsThatWillBeDoneAgain) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto path = folder.file("m", line(100) + line(200) + line(200, "test") + line(300));
     MetricsFile(path, 200).append({{"step", 300}});
     EXPECT_EQ(content_of(path), line(100) + line(200) + line(200, "test") + "{\"step\":300}\n");
@@ -57,8 +50,8 @@ TEST(MetricsFile, CutsWhatIsNotWhole) {
 }
 
 TEST(MetricsFile, RefusesAFolder) {
-    const test::TempDir folder;
-    EXPECT_EQ(test::caught_code([&] { MetricsFile(folder.path(), 0); }), "E402");
+    const TempDir folder;
+    EXPECT_EQ(caught_code([&] { MetricsFile(folder.path(), 0); }), "E402");
 }
 
 RC_GTEST_PROP(MetricsFile, KeepsExactlyTheStepsUpToTheResumedOne, ()) {

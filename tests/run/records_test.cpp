@@ -3,20 +3,15 @@
 #include "lockstep/run/step_budget.hpp"
 #include "lockstep/run/step_line.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <fstream>
 #include <limits>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 Json line_of(std::string_view name, Json fields) {
     Json line{{"t", 1.5}, {"event", name}};
@@ -168,7 +163,7 @@ class StepBudgets : public testing::Test {
         for (std::int64_t step = first; step <= last; ++step) file.add(budget_of(step));
     }
 
-    const test::TempDir folder_;
+    const TempDir folder_;
     const fs::path path_ = step_budgets_path(folder_.path(), 3);
 };
 
@@ -221,10 +216,10 @@ TEST_F(StepBudgets, AreOfWholeStepsThoughTheyCameInParts) {
 TEST_F(StepBudgets, AreEmptyWithoutAFileAndRefuseAForeignOne) {
     EXPECT_TRUE(read_step_budgets(path_).empty());
     write_file_atomically(path_, std::string(200, 'x'));
-    EXPECT_EQ(test::caught_code([&] { read_step_budgets(path_); }), "E222");
+    EXPECT_EQ(caught_code([&] { read_step_budgets(path_); }), "E222");
     fs::remove(path_);
     fs::create_symlink(path_.filename(), path_);
-    EXPECT_EQ(test::caught_code([&] { read_step_budgets(path_); }), "E402");
+    EXPECT_EQ(caught_code([&] { read_step_budgets(path_); }), "E402");
 }
 
 /// Writes `value` over what is at byte `offset` of a file.

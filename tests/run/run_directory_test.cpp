@@ -4,15 +4,13 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/run/run_status.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <array>
 #include <set>
 #include <stop_token>
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -20,14 +18,6 @@
 
 namespace lockstep {
 namespace {
-
-using test::caught;
-using test::caught_code;
-using test::content_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::MatchesRegex;
 
 unsigned mode_of(const fs::path& path) {
     struct stat facts {};
@@ -55,7 +45,7 @@ class RunDirectoryTest : public testing::Test {
   protected:
     RunDirectory open(double wait_s = 0) const { return RunDirectory::open(root_, wait_s); }
 
-    test::TempDir folder_;
+    TempDir folder_;
     fs::path root_ = folder_ / "runs/a";
 };
 
@@ -358,7 +348,7 @@ TEST_F(RunDirectoryTest, WarnsWhenAnyoneMayWrite) {
 
 TEST_F(RunDirectoryTest, WarnsRootInTheFolderOfAnotherUser) {
     const auto run = open();
-    EXPECT_THAT(run.warnings(), testing::IsEmpty()) << "whoever it is, in an own folder";
+    EXPECT_THAT(run.warnings(), IsEmpty()) << "whoever it is, in an own folder";
     if (::geteuid() != 0) GTEST_SKIP() << "only root, as in CI, can give a folder away";
     ASSERT_EQ(::chown(root_.c_str(), 4242, 0), 0);
     EXPECT_THAT(run.warnings(), ElementsAre(HasSubstr("/runs/a' of user 4242")));

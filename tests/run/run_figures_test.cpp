@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/run_figures.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <fstream>
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 namespace lockstep {
@@ -24,7 +22,7 @@ void write_steps(const fs::path& logs, int rank, double seconds) {
     }
 }
 
-test::TempDir& make_run(test::TempDir& folder) {
+TempDir& make_run(TempDir& folder) {
     folder.file(
         "run.json",
         R"({"format":"lockstep-run","format_version":1,"run_id":"a","created_at":"t","created_by":"u",)"
@@ -53,7 +51,7 @@ test::TempDir& make_run(test::TempDir& folder) {
 }
 
 TEST(RunFigures, AreOfTheNewestStartThatKeptSteps) {
-    test::TempDir folder;
+    TempDir folder;
     const RunFigures run = read_run_figures(make_run(folder).path());
     EXPECT_EQ(run.incarnation, 1);
     ASSERT_EQ(run.ranks.size(), 2u);
@@ -81,7 +79,7 @@ class ForeignFile : public testing::Test {
 
     RunFigures figures() const { return read_run_figures(folder_.path(), 1); }
 
-    test::TempDir folder_;
+    TempDir folder_;
     const fs::path metrics_ = folder_ / "metrics.jsonl",
                    log_ = folder_ / "logs/i1/rank-00000.jsonl";
 };
@@ -89,13 +87,13 @@ class ForeignFile : public testing::Test {
 TEST_F(ForeignFile, IsNoPipeAndNoDevice) {
     for (const fs::path& file : {metrics_, log_}) {
         ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
-        EXPECT_EQ(test::caught_code([&] { figures(); }), "E206") << file;
+        EXPECT_EQ(caught_code([&] { figures(); }), "E206") << file;
         fs::remove(file);
         fs::create_symlink("/dev/zero", file);
-        EXPECT_EQ(test::caught_code([&] { figures(); }), "E206") << file;
+        EXPECT_EQ(caught_code([&] { figures(); }), "E206") << file;
         fs::remove(file);
         make_directories(file);
-        EXPECT_EQ(test::caught_code([&] { figures(); }), "E402") << file;
+        EXPECT_EQ(caught_code([&] { figures(); }), "E402") << file;
         fs::remove(file);
     }
 }
@@ -129,7 +127,7 @@ TEST_F(ForeignFile, HasLinesOfAnyLength) {
 }
 
 TEST(RunFigures, AreWholeButForARankWhoseStepsAreDamaged) {
-    test::TempDir folder;
+    TempDir folder;
     make_run(folder).file("logs/i1/rank-00001.steps", "none");
     const RunFigures run = read_run_figures(folder.path());
     EXPECT_EQ(run.ranks[0].steps.size(), 5u);
@@ -150,7 +148,7 @@ TEST(RunFigures, KnowWhatBindsARanksDataByItsNewestReports) {
     std::string log = report("decode", 1000);
     while (log.size() < std::size_t{128} << 10) log += report("I/O", 0.1);
     log += report("verify", 0.2);
-    test::TempDir folder;
+    TempDir folder;
     make_run(folder).file("logs/i1/rank-00001.jsonl", log);
     const RunFigures run = read_run_figures(folder.path());
     EXPECT_EQ(run.ranks[1].data_bound, "I/O");
@@ -158,7 +156,7 @@ TEST(RunFigures, KnowWhatBindsARanksDataByItsNewestReports) {
 }
 
 TEST(MeanStep, LeavesTheFirstStepOut) {
-    test::TempDir folder;
+    TempDir folder;
     const RunFigures run = read_run_figures(make_run(folder).path());
     EXPECT_EQ(mean_step(run.ranks[0]).steps, 4);
     EXPECT_NEAR(mean_step(run.ranks[0]).wall_s(), 1, 1e-6);

@@ -4,9 +4,8 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/run/run_directory.hpp"
 
-#include "support/caught.hpp"
 #include "support/ends.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <chrono>
 #include <fstream>
@@ -14,7 +13,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -23,7 +21,6 @@
 namespace lockstep {
 namespace {
 
-using test::caught_code;
 using test::has;
 
 constexpr double t0 = 1.5e9;  // when the first start begins, long ago
@@ -101,7 +98,7 @@ class Status : public testing::Test {
         return read_run_status(root_, clues);
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     const fs::path root_ = folder_ / "run";
 };
 
@@ -309,7 +306,7 @@ TEST_F(Status, TellsNoGoodputOfAStartThatEndedBeforeItsFirstReport) {
     log(1, LogText(t0).first_step(t0 + 3, 1));
     const RunStatus found = status({.now_unix_s = t0 + 1000, .saved_step = 20});
     EXPECT_THAT(status_text(found), has("| from step 0, without a report"));
-    EXPECT_THAT(status_text(found), testing::Not(has("goodput")));
+    EXPECT_THAT(status_text(found), Not(has("goodput")));
     EXPECT_EQ(status_json(found)["goodput"], Json());
     EXPECT_EQ(status_json(found)["seconds"], Json());
     EXPECT_THAT(status_text(status({.now_unix_s = t0 + 1000, .saved_step = 0})), has("0 % of"))

@@ -2,18 +2,15 @@
 #include "lockstep/run/scaling.hpp"
 
 #include "scale/scale_model.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <cmath>
 #include <numeric>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
 
 ScalePoint point_of(int ranks, double seconds, double error_s = 0) {
     return {.ranks = ranks, .seconds = seconds, .error_s = error_s};
@@ -164,7 +161,7 @@ TEST(ScalePoint, IsTheMeanOfTheRanksSteps) {
     EXPECT_TRUE(std::isinf(point.room)) << "nobody recorded cores";
     RunFigures run = run_of(1, "{}");
     run.ranks[0].steps.clear();
-    EXPECT_EQ(test::caught_code([&] { scale_point(run); }), "E420");
+    EXPECT_EQ(caught_code([&] { scale_point(run); }), "E420");
 }
 
 TEST(ScalePoint, KnowsHowManyRanksItsCoresCanComputeFor) {
@@ -185,7 +182,7 @@ TEST(SameWork, IsTheSameModelDataAndBatch) {
     const std::string usual = R"({"model":"cnn","data-digest":"x","batch":64,"seed":1})";
     check_same_work(runs(usual, usual));
     const auto refusal = [&](const std::string& other) {
-        return test::caught_code([&] { check_same_work(runs(usual, other)); });
+        return caught_code([&] { check_same_work(runs(usual, other)); });
     };
     EXPECT_EQ(refusal(R"({"model":"mlp","data-digest":"x","batch":64,"seed":1})"), "E421");
     EXPECT_EQ(refusal(R"({"model":"cnn","data-digest":"y","batch":64,"seed":1})"), "E421");

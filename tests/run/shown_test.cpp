@@ -5,23 +5,18 @@
 #include "lockstep/run/run_status.hpp"
 #include "lockstep/run/text_table.hpp"
 
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <array>
 #include <vector>
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 using Lines = std::vector<std::string>;
 
@@ -81,7 +76,7 @@ TEST_F(ProgressTest, ShowsALiveLineAtMostTenTimesASecond) {
         screen_.now += 0.015625;
         progress.update(step, "step");
     }
-    EXPECT_THAT(screen_.shown, SizeIs(testing::AllOf(testing::Ge(100u), testing::Le(157u))));
+    EXPECT_THAT(screen_.shown, SizeIs(AllOf(Ge(100u), Le(157u))));
     EXPECT_THAT(screen_.said, IsEmpty());
 }
 
@@ -187,7 +182,7 @@ TEST_F(ProgressTest, SaysNothingOfItsEndWhereAProgramReads) {
 }
 
 TEST(MemoryUse, IsReadFromTheKernelsFiles) {
-    const test::TempDir root;
+    const TempDir root;
     EXPECT_EQ(memory_use(root.path()).resident_bytes, 0u) << "the kernel says nothing";
     EXPECT_EQ(proportional_memory_bytes(root.path()), 0u);
     root.file("proc/self/status", "VmPeak: 9 kB\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n");
@@ -225,7 +220,7 @@ TEST(ResidentBytes, CountsPagesThatWereTouchedAndPartsOfPages) {
 }
 
 TEST(Memory, LeavesWhatTheTightestGroupHasNotUsed) {
-    test::TempDir root;
+    TempDir root;
     root.file("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    8000 kB\n");
     EXPECT_EQ(memory_left(root.path()), 8000u << 10) << "of the node";
     root.file("proc/self/cgroup", "0::/job/step\n");

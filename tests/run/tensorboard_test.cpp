@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/tensorboard.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,15 +12,10 @@
 #include <optional>
 #include <stdexcept>
 
-#include <gmock/gmock.h>
-
 namespace lockstep {
 namespace {
 
-using testing::ElementsAre;
 using testing::Pair;
-using testing::StartsWith;
-using testing::UnorderedElementsAre;
 
 // A reader of protocol buffers that knows nothing of how they are written.
 
@@ -200,7 +194,7 @@ Event read_event(std::string_view bytes) {
 }
 
 std::vector<Event> events_of(const fs::path& path) {
-    const auto content = test::content_of(path);
+    const auto content = content_of(path);
     std::vector<Event> events;
     for (WireReader in(content); !in.is_done();) events.push_back(read_event(take_record(in)));
     return events;
@@ -215,18 +209,18 @@ TEST(Crc32c, HasThePublishedValues) {
 }
 
 TEST(EventFile, BeginsWithItsVersion) {
-    const test::TempDir folder;
+    const TempDir folder;
     const EventFile file(folder.path());
     EXPECT_THAT(file.path().filename().string(), StartsWith("events.out.tfevents."));
     const auto events = events_of(file.path());
     ASSERT_EQ(events.size(), 1u);
     EXPECT_EQ(events[0].version, "brain.Event:2");
     EXPECT_GT(events[0].wall_time, 1.7e9);
-    EXPECT_EQ(test::caught_code([&] { EventFile(folder / "none"); }), "E201");
+    EXPECT_EQ(caught_code([&] { EventFile(folder / "none"); }), "E201");
 }
 
 TEST(EventFile, HoldsScalarsOfAStep) {
-    const test::TempDir folder;
+    const TempDir folder;
     EventFile file(folder.path());
     file.add(300, std::array{Scalar{"train/loss", 0.5}, Scalar{"train/lr", -1e-3}});
     file.add(1ll << 40, "test/accuracy", 0.9);
@@ -240,7 +234,7 @@ TEST(EventFile, HoldsScalarsOfAStep) {
 }
 
 TEST(EventFile, HoldsTexts) {
-    const test::TempDir folder;
+    const TempDir folder;
     EventFile file(folder.path());
     const std::array rows{std::pair<std::string, std::string>{"a|b", "1\n2"},
                           std::pair<std::string, std::string>{"batch", "128"}};
@@ -255,7 +249,7 @@ TEST(EventFile, HoldsTexts) {
 }
 
 TEST(EventFile, HoldsHistograms) {
-    const test::TempDir folder;
+    const TempDir folder;
     EventFile file(folder.path());
     Histogram values;
     file.add_histogram(8, "nothing", values);
@@ -295,14 +289,14 @@ TEST(Histogram, CountsEachValueBelowItsBucketsLimit) {
 }
 
 TEST(EventFile, VoidsLaterStepsAfterAResume) {
-    const test::TempDir folder;
+    const TempDir folder;
     const EventFile file(folder.path(), 200);
     const auto events = events_of(file.path());
     ASSERT_EQ(events.size(), 2u);
     EXPECT_EQ(events[1].step, 201);
     EXPECT_EQ(events[1].session_status, 1u);
     // A start that ended before its first checkpoint has left events, too.
-    const test::TempDir other;
+    const TempDir other;
     const EventFile from_the_begin(other.path(), 0);
     const auto later = events_of(from_the_begin.path());
     ASSERT_EQ(later.size(), 2u);

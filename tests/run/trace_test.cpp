@@ -6,23 +6,15 @@
 #include "lockstep/core/split.hpp"
 #include "lockstep/run/run_directory.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 #include "trace/gzip.hpp"
 
 #include <map>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
-using testing::UnorderedElementsAre;
 
 constexpr std::int64_t since_ns = 1'769'862'896'000'000'000;
 
@@ -65,7 +57,7 @@ TEST(TraceSteps, AreReadFromText) {
     for (const std::string& text : split("|50-60|steps=|steps=0-3|steps=6-5|steps=-5|steps=5-|"
                                          "steps=a-b|steps=5-6,8|steps=99999999999999999999",
                                          '|'))
-        EXPECT_THAT(test::caught_text([&] { steps(text); }),
+        EXPECT_THAT(caught_text([&] { steps(text); }),
                     HasSubstr(fmt::format("E103: --trace is '{}' (from command line)", text)));
 }
 
@@ -83,7 +75,7 @@ TEST(Gzip, GivesBackWhatItPacked) {
 }
 
 TEST(StepTrace, IsReadAsItWasWritten) {
-    const test::TempDir folder;
+    const TempDir folder;
     const fs::path path = trace_path(folder.path(), 1);
     EXPECT_EQ(path.filename(), "rank-00001.trace.json.gz");
     const StepTrace trace = made_up_trace(1, 0);
@@ -104,7 +96,7 @@ std::vector<Json> slices_in(const std::string& text) {
 }
 
 TEST(StepTrace, IsWhatKinetosReadersExpect) {
-    const test::TempDir folder;
+    const TempDir folder;
     write_trace(folder / "t", made_up_trace(1, 333));
     const std::string text = gunzip(read_file(folder / "t"), 1 << 20).value_or("");
     EXPECT_THAT(text, HasSubstr("\"rank\": 1,")) << "HTA looks for this text";
@@ -128,12 +120,10 @@ TEST(StepTrace, IsWhatKinetosReadersExpect) {
 }
 
 TEST(StepTrace, IsRefusedWhereItIsNone) {
-    const test::TempDir folder;
+    const TempDir folder;
     write_trace(folder / "t", made_up_trace(0, 0));
-    const std::string whole = test::content_of(folder / "t");
-    const auto code = [](const fs::path& path) {
-        return test::caught_code([&] { read_trace(path); });
-    };
+    const std::string whole = content_of(folder / "t");
+    const auto code = [](const fs::path& path) { return caught_code([&] { read_trace(path); }); };
     EXPECT_EQ(code(folder / "none"), "E201");
     EXPECT_EQ(code(folder.file("cut", whole.substr(0, whole.size() / 2))), "E222");
     EXPECT_EQ(code(folder.file("text", "text")), "E222");
@@ -183,7 +173,7 @@ class MadeUpRun {
         write_trace(trace_path(logs(), rank), made_up_trace(rank, ahead_ns));
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 /// An arrow's end, or a slice, as it is drawn.
@@ -196,7 +186,7 @@ struct Drawn {
 /// What a viewer draws of a merged file.
 struct Drawing {
     explicit Drawing(const fs::path& file) {
-        const Json json = parse_json(test::content_of(file), file.string());
+        const Json json = parse_json(content_of(file), file.string());
         std::map<std::int64_t, std::string> processes;
         std::map<std::int64_t, std::string> lanes;
         for (const Json& event : json.at("traceEvents")) {
@@ -296,16 +286,15 @@ TEST(MergedTraces, NameWhoIsMissing) {
 
 TEST(MergedTraces, LeaveNothingBehindThatIsNotWhole) {
     const MadeUpRun run;
-    test::TempDir elsewhere;
+    TempDir elsewhere;
     elsewhere.file("damaged", "text");
     fs::copy_file(
         elsewhere / "damaged", trace_path(run.logs(), 1), fs::copy_options::overwrite_existing);
     const fs::path out = elsewhere / "out";
-    EXPECT_EQ(test::caught_code([&] { merge_traces(run.root(), 1, out); }), "E222");
+    EXPECT_EQ(caught_code([&] { merge_traces(run.root(), 1, out); }), "E222");
     EXPECT_EQ(std::distance(fs::directory_iterator(elsewhere.path()), {}), 1);
-    EXPECT_EQ(test::caught_code([&] { merge_traces(run.root(), 2); }), "E201");
-    EXPECT_NE(test::caught_code([&] { merge_traces(run.root(), 1, elsewhere / "no" / "out"); }),
-              "");
+    EXPECT_EQ(caught_code([&] { merge_traces(run.root(), 2); }), "E201");
+    EXPECT_NE(caught_code([&] { merge_traces(run.root(), 1, elsewhere / "no" / "out"); }), "");
 }
 
 }  // namespace

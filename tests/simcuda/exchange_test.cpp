@@ -9,8 +9,8 @@
 #include "nccl/cuda_api.hpp"
 #include "simcuda/nccl_comm.hpp"
 #include "simcuda/settings.hpp"
-#include "support/caught.hpp"
 #include "support/mpi_test.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +23,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace {
 
@@ -31,8 +30,6 @@ using namespace lockstep;
 using lockstep::test::Floats;
 using lockstep::test::ranks;
 using simcuda::simulate;
-using testing::AnyOf;
-using testing::HasSubstr;
 
 constexpr int seeds = 20, steps = 3, virtual_ranks = 8;
 constexpr int most_seeds = 200;  // until what is wrong is seen
@@ -332,7 +329,7 @@ TEST_F(SimulatedExchange, AddsUpIntegersAndGoesWrongWithoutEitherOfItsWaits) {
 std::string error_of_steps(double deadline_s = 200) {
     const double begin = now_s();
     Gpu gpu;
-    const std::string text = test::caught_text([&] {
+    const std::string text = caught_text([&] {
         const TreePlan plan(virtual_ranks, ranks().size());
         GpuSteps(gpu.cuda(), gpu.start(deadline_s), layout_of(1024), plan).run();
     });

@@ -7,7 +7,7 @@
 
 #include "replica/gpu.hpp"
 #include "simcuda/settings.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 #include "task/sample_feed.hpp"
 #include "task/task.hpp"
 
@@ -21,7 +21,6 @@
 #include <vector>
 
 #include <ATen/Functions.h>
-#include <gtest/gtest.h>
 #include <torch/types.h>
 
 namespace lockstep {
@@ -36,7 +35,7 @@ class Feed : public testing::Test {
   protected:
     ~Feed() override { simulate({}); }
 
-    static std::shared_ptr<const DatasetIndex> packed(const test::TempDir& folder) {
+    static std::shared_ptr<const DatasetIndex> packed(const TempDir& folder) {
         const auto source = make_synthetic({.samples = 40, .size = 8, .classes = 4});
         pack_dataset(*source, {.output = folder / "data", .block_rows = 8});
         return std::make_shared<const DatasetIndex>(DatasetIndex::open(folder / "data"));
@@ -112,7 +111,7 @@ class Feed : public testing::Test {
         task_ = make_task(settings_, *data_, pipeline_);
     }
 
-    const test::TempDir folder_;
+    const TempDir folder_;
     const std::shared_ptr<const DatasetIndex> data_ = packed(folder_);
     const TrainSettings settings_{.task = {.kind = TaskKind::classification}};
     TransformPipeline pipeline_;

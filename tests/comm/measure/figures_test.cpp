@@ -2,17 +2,16 @@
 #include "lockstep/comm/measure.hpp"
 
 #include "measure/textbook.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace {
 
 using namespace lockstep;
-using testing::ElementsAre;
 using Floats = std::vector<float>;
 
 TEST(Figures, AreNcclTestsAndTheMemoryLimitCountsReadsOfEveryBufferAndOneWrite) {

@@ -7,18 +7,15 @@
 #include "comm/nccl/fake_ranks.hpp"
 #include "comm/nccl/gpu_steps.hpp"
 #include "nccl/nccl_inside.hpp"
+#include "support/unit.hpp"
 
 #include <atomic>
 #include <map>
-
-#include <gmock/gmock.h>
 
 namespace {
 
 using namespace lockstep;
 using namespace lockstep::test;
-using testing::AnyOf;
-using testing::HasSubstr;
 
 const std::vector<std::size_t> exchange_counts = {200, 40, 1, 0, 330};
 

@@ -3,22 +3,15 @@
 
 #include "comm/nccl/fake_ranks.hpp"
 #include "nccl/rank_facts.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <cstdlib>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::SizeIs;
 
 CudaDeviceFacts gpu(int number) {
     return {fmt::format("GPU-{0}{0}{0}{0}", number), fmt::format("0000:{}8:00.0", number), "G", 1};
@@ -294,7 +287,7 @@ TEST(NcclSettings, ReadTheFilesThatNcclReadsInItsOrder) {
 TEST(NcclHostId, IsTheBootOfTheHostOrWhatNcclIsTold) {
     const TempDir root;
     root.file("proc/sys/kernel/random/boot_id", "5ac1\n");
-    EXPECT_THAT(nccl_host_id(Environment(Settings{}), root.path()), testing::StartsWith("5ac1/"));
+    EXPECT_THAT(nccl_host_id(Environment(Settings{}), root.path()), StartsWith("5ac1/"));
     EXPECT_EQ(nccl_host_id(Environment(Settings{{"NCCL_HOSTID", "fake1"}})), "fake1");
 }
 

@@ -10,13 +10,13 @@
 #include "nccl/cuda_api.hpp"
 #include "nccl/nccl_group.hpp"
 #include "nccl/nccl_inside.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace {
@@ -24,8 +24,6 @@ namespace {
 using namespace lockstep;
 using namespace lockstep::test;
 using enum lockstep::NcclState;
-using testing::ElementsAre;
-using testing::HasSubstr;
 using NcclCommunicatorTest = FakeRanksTest;
 using NcclBufferTest = FakeRanksTest;
 
@@ -82,7 +80,7 @@ TEST_F(NcclCommunicatorTest, NamesThePhaseAndTheRanksOfAStartThatHangs) {
     options.init_deadline_s = 1;
     const auto errors = started(3);
     // Each either ran out of time itself or heard it from another that did.
-    EXPECT_THAT(code_of(errors[1]), testing::AnyOf("E676", "E682"));
+    EXPECT_THAT(code_of(errors[1]), AnyOf("E676", "E682"));
     const auto late = std::ranges::find(errors, "E676", code_of);
     ASSERT_NE(late, errors.end());
     EXPECT_THAT(text_of(*late), HasSubstr("communicator 'gradients' was not ready within 1.0s"));
@@ -123,10 +121,10 @@ TEST_F(NcclCommunicatorTest, RefusesSettingsThatDifferOnAllRanks) {
     };
     for (const auto& error : started(2))
         EXPECT_THAT(text_of(error),
-                    testing::AllOf(HasSubstr("error E675: ranks have different NCCL settings: "
-                                             "NCCL_ALGO is "),
-                                   HasSubstr("'Tree' on rank 0"),
-                                   HasSubstr("'Ring' on rank 1")));
+                    AllOf(HasSubstr("error E675: ranks have different NCCL settings: "
+                                    "NCCL_ALGO is "),
+                          HasSubstr("'Tree' on rank 0"),
+                          HasSubstr("'Ring' on rank 1")));
 }
 
 TEST_F(NcclCommunicatorTest, LetsRanksShareAGpuWhereNcclTakesThemForHosts) {
@@ -150,7 +148,7 @@ TEST_F(NcclCommunicatorTest, ShowsNcclsOwnWordsAndReportWhenInitFailsAtOnce) {
 TEST_F(NcclCommunicatorTest, RefusesAWrongFirstSum) {
     nccl.wrong_by = 1;
     for (const auto& error : started(2))
-        EXPECT_THAT(text_of(error), testing::AnyOf(HasSubstr("E679"), HasSubstr("E682")));
+        EXPECT_THAT(text_of(error), AnyOf(HasSubstr("E679"), HasSubstr("E682")));
     EXPECT_EQ(calls_of("abort gradients"), 2);
     EXPECT_EQ(calls_of("finalize gradients"), 0);
 }
@@ -358,7 +356,7 @@ TEST_F(NcclBufferTest, SaysWhichCallDidNotLockPages) {
         run(1, [&](const FakeRank& rank) { LockedPages(gpu_page_lock(rank.runtime), memory); });
     ASSERT_TRUE(errors[0]);
     EXPECT_EQ(errors[0]->code(), "E681");
-    EXPECT_THAT(errors[0]->what(), testing::HasSubstr("cudaHostRegister failed: a fake error"));
+    EXPECT_THAT(errors[0]->what(), HasSubstr("cudaHostRegister failed: a fake error"));
 }
 
 TEST(DescribeGpus, SaysThatThereIsNoDriver) {

@@ -8,20 +8,16 @@
 #include "nccl/cuda_api.hpp"
 #include "nccl/nccl_api.hpp"
 #include "nccl/tree_sum.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 
-#include <gmock/gmock.h>
-
 namespace {
 
 using namespace lockstep;
 using namespace lockstep::test;
-using testing::HasSubstr;
 
 /// Skips where the loader finds no libnccl.
 #define LOCKSTEP_NEEDS_NCCL()                                       \

@@ -5,22 +5,16 @@
 
 #include "lockstep/core/record.hpp"
 
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <cstdlib>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <unistd.h>
 
 namespace {
 
 using namespace lockstep;
-using lockstep::test::TempDir;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 using Networks = std::vector<RankNetwork>;
 using Settings = std::map<std::string, std::string>;
 

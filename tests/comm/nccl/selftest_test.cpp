@@ -5,18 +5,16 @@
 
 #include "comm/nccl/fake_ranks.hpp"
 #include "nccl/tree_sum.hpp"
+#include "support/unit.hpp"
 
 #include <array>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace {
 
 using namespace lockstep;
 using namespace lockstep::test;
-using testing::AllOf;
-using testing::HasSubstr;
 
 constexpr std::array<std::size_t, 3> small_counts = {1000, 777, 1};
 

@@ -2,7 +2,7 @@
 #include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/clock.hpp"
 
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -11,13 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include <gtest/gtest.h>
 #include <sched.h>
 
 namespace {
 
 using namespace lockstep;
-using lockstep::test::caught_code;
 
 const std::vector<std::size_t> counts = {100, 100, 100};
 

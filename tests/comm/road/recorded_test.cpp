@@ -3,31 +3,26 @@
 
 #include "lockstep/run/rank_trace.hpp"
 
-#include "support/caught.hpp"
 #include "support/mpi_test.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <vector>
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
 using test::ranks;
-using testing::HasSubstr;
 
 TEST(MakeExchange, NamesTheRankWithAnotherLayout) {
     LOCKSTEP_NEEDS_RANKS(2);
     const std::vector<std::size_t> counts = {1000, ranks().rank() == 1 ? 18u : 17u};
     const FlatLayout layout(counts, 4);
-    EXPECT_THAT(
-        test::caught_text([&] { make_exchange(ranks(), layout, TreePlan(4, ranks().size())); }),
-        testing::AllOf(HasSubstr("E662: "), HasSubstr("rank 1 differs from rank")));
+    EXPECT_THAT(caught_text([&] { make_exchange(ranks(), layout, TreePlan(4, ranks().size())); }),
+                AllOf(HasSubstr("E662: "), HasSubstr("rank 1 differs from rank")));
 }
 
 TEST(Recorded, NotesWhatGoesThroughAnExchange) {
-    const test::TempDir folder;
+    const TempDir folder;
     const std::vector<std::size_t> counts = {1000, 17};
     const FlatLayout layout(counts, 4, BucketLimits{256, 2048});
     const TreePlan plan(4, ranks().size());

@@ -8,22 +8,16 @@
 #include "data/samples.hpp"
 #include "hdf5/contents.hpp"
 #include "hdf5/look.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 #include "transform/image.hpp"
 
 #include <cmath>
 #include <numeric>
 
-#include <gmock/gmock.h>
-
 namespace lockstep {
 namespace {
 
 using test::ForeignDataset;
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::Not;
 
 // But for commands, which are for copying, and lines that begin with `wide`.
 void expect_narrow(const std::string& text, const char* wide = "  lockstep train") {
@@ -34,7 +28,7 @@ void expect_narrow(const std::string& text, const char* wide = "  lockstep train
 }
 
 TEST(Inspect, ShowsWhatIsThere) {
-    const test::TempDir folder;
+    const TempDir folder;
     test::IdxPack options = test::options_for(folder, test::make_samples(1000), "toy", Codec::lz4);
     options.class_names = {
         "zero", "one", "two", "three", "four", "\x1b[31mfive", "6", "7", "8", "9"};
@@ -58,7 +52,7 @@ TEST(Inspect, ShowsWhatIsThere) {
 }
 
 TEST(Inspect, TellsSortedLabelsFromMixedOnes) {
-    const test::TempDir folder;
+    const TempDir folder;
     test::Samples samples = test::make_samples(4000);
     std::ranges::sort(samples.labels);
     test::IdxPack options = test::options_for(folder, samples, "sorted");
@@ -76,7 +70,7 @@ TEST(Inspect, TellsSortedLabelsFromMixedOnes) {
 }
 
 TEST(Inspect, SaysWhatAJobGets) {
-    const test::TempDir folder;
+    const TempDir folder;
     test::IdxPack options = test::options_for(folder, test::make_samples(4096), "toy", Codec::lz4);
     options.shards = 2;
     const auto index = test::packed(options);
@@ -97,7 +91,7 @@ TEST(Inspect, SaysWhatAJobGets) {
 }
 
 TEST(Inspect, AdvisesOnBlocksAndCodecs) {
-    const test::TempDir folder;
+    const TempDir folder;
     // Random bytes: no codec gets them smaller; 2 KiB each, so that blocks of 16 rows have 32 KiB.
     test::Samples samples = test::make_samples(10, 1, {.channels = 1, .height = 32, .width = 64});
     CounterRandom random(Purpose::test, {5});
@@ -119,7 +113,7 @@ TEST(Inspect, AdvisesOnBlocksAndCodecs) {
 
 // Labels of 16 bits, sorted, in files that only packing can store in another way.
 TEST(Inspect, AdvisesToPackFilesOfOthers) {
-    const test::TempDir folder;
+    const TempDir folder;
     constexpr std::uint64_t rows = 60'000;
     std::vector<std::byte> labels;
     for (std::uint64_t row = 0; row < rows; ++row) {
@@ -241,7 +235,7 @@ TEST(ValueSummary, CountsWhatIsNotFiniteApart) {
     EXPECT_TRUE(whole_counts(rows_of(ElementType::f32, {4}, 1, values), 1000).empty());
     const std::vector<std::int32_t> whole{-1, 3, 3};
     EXPECT_THAT(whole_counts(rows_of(ElementType::i32, {}, 3, whole), 1000),
-                testing::ElementsAre(testing::Pair(-1, 1), testing::Pair(3, 2)));
+                ElementsAre(testing::Pair(-1, 1), testing::Pair(3, 2)));
     std::vector<std::int32_t> ids(1001);
     std::iota(ids.begin(), ids.end(), 0);
     EXPECT_TRUE(whole_counts(rows_of(ElementType::i32, {}, 1001, ids), 1000).empty());
@@ -268,7 +262,7 @@ class InspectFiles : public testing::Test {
                               .bytes = test::random_bytes(8, 1)}});
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     fs::path file_ = folder_ / "my scan.h5";
 };
 
@@ -293,7 +287,7 @@ TEST_F(InspectFiles, ShowsTreeRangesClassesAndTheCommand) {
 TEST_F(InspectFiles, WritesAContactSheet) {
     const fs::path sheet = folder_ / "sheet.png";
     EXPECT_THAT(inspect_data(file_, {.sheet = sheet}), HasSubstr("sheet.png: 8 of 8 images\n"));
-    const std::string png = test::content_of(sheet);
+    const std::string png = content_of(sheet);
     const Image image = decode_png(bytes_of(png));
     EXPECT_EQ(image.channels, 3u);
     // Enlarged 8 times; of the second image, whose bytes begin at 90, the last pixel.
@@ -303,16 +297,15 @@ TEST_F(InspectFiles, WritesAContactSheet) {
     EXPECT_EQ(image.pixels[at], 90 + 29);
     EXPECT_EQ(image.pixels[at + 1], 90 + 30 + 29);
     EXPECT_EQ(image.pixels[at + 2], 90 + 60 + 29);
-    EXPECT_EQ(test::caught_code([&] { inspect_data(file_, {.sheet = sheet}); }), "E407");
-    EXPECT_EQ(test::content_of(sheet), png);
+    EXPECT_EQ(caught_code([&] { inspect_data(file_, {.sheet = sheet}); }), "E407");
+    EXPECT_EQ(content_of(sheet), png);
 }
 
 TEST_F(InspectFiles, SaysWhereThereAreNoImages) {
     const fs::path table = folder_ / "table.h5";
     test::write_foreign(table,
                         {{.path = "/x", .size = {5, 4}, .bytes = test::random_bytes(20, 1)}});
-    EXPECT_EQ(test::caught_code([&] { inspect_data(table, {.sheet = folder_ / "no.png"}); }),
-              "E217");
+    EXPECT_EQ(caught_code([&] { inspect_data(table, {.sheet = folder_ / "no.png"}); }), "E217");
     EXPECT_FALSE(fs::exists(folder_ / "no.png"));
     EXPECT_THAT(inspect_data(table), HasSubstr("no command to train on it: no labels"));
     const fs::path single = folder_ / "single.h5";
@@ -323,7 +316,7 @@ TEST_F(InspectFiles, SaysWhereThereAreNoImages) {
 
 TEST_F(InspectFiles, ShowsWhatTheLibraryDoesNotOpen) {
     const std::uint64_t offset = look_at_file({file_, {"/scan/y"}}).datasets[0].offset;
-    std::string bytes = test::content_of(file_), layout = "\x03\x01";  // version, contiguous
+    std::string bytes = content_of(file_), layout = "\x03\x01";  // version, contiguous
     layout.append(reinterpret_cast<const char*>(&offset), sizeof offset);
     const std::size_t at = bytes.find(layout);
     ASSERT_NE(at, bytes.npos);
@@ -349,8 +342,8 @@ TEST_F(InspectFiles, TakesSeveralFilesByTheFirstAndOpensNoMoreThanSome) {
     const std::string text = inspect_data(file_.string() + "," + other.string());
     EXPECT_THAT(text, HasSubstr(", the first of 2 files\n"));
     EXPECT_THAT(text, HasSubstr("train --data " + folder_.path().string() + " --field"));
-    EXPECT_EQ(test::caught_code([&] { inspect_data(folder_ / "none*.h5"); }), "E201");
-    EXPECT_EQ(test::caught_code([&] { inspect_data(folder_.file("a.txt", "text")); }), "E216");
+    EXPECT_EQ(caught_code([&] { inspect_data(folder_ / "none*.h5"); }), "E201");
+    EXPECT_EQ(caught_code([&] { inspect_data(folder_.file("a.txt", "text")); }), "E216");
     for (int i = 100; i < 120; ++i)
         fs::copy_file(file_, folder_ / ("many" + std::to_string(i) + ".h5"));
     EXPECT_THAT(inspect_data(folder_ / "many*.h5"),
@@ -373,8 +366,8 @@ TEST_F(InspectFiles, SaysWhetherOtherFilesFitTheFirst) {
     const std::string place = (folder_ / "s3.h5").string();
     const std::string misfit = "E208: '/x' of '" + place + "' does not fit the other files";
     EXPECT_THAT(inspect_data(folder_ / "s*.h5"),
-                testing::AllOf(HasSubstr("\n2 more files: " + misfit),
-                               HasSubstr("\nno command to train on it: " + misfit)));
+                AllOf(HasSubstr("\n2 more files: " + misfit),
+                      HasSubstr("\nno command to train on it: " + misfit)));
     folder_.file("s3.h5", "text");
     EXPECT_THAT(inspect_data(folder_ / "s*.h5"), HasSubstr(": E203: '" + place + "' is not HDF5"));
     fs::copy_file(file_, folder_ / "s3.h5", fs::copy_options::overwrite_existing);
@@ -399,7 +392,7 @@ TEST_F(InspectFiles, ShowsEachGroupOnceAndTakesNothingBesideGroupsForSamplesInTh
     const auto at = [](const char* path) { return ForeignDataset{.path = path, .size = {2}}; };
     test::write_foreign(file, {at("/a/b/x"), at("/a/b/y"), at("/a/c/x"), at("/x")});
     EXPECT_THAT(inspect_data(file),
-                testing::ContainsRegex("\na/\n  b/\n    x  .*\n    y  .*\n  c/\n    x  .*\nx  "));
+                ContainsRegex("\na/\n  b/\n    x  .*\n    y  .*\n  c/\n    x  .*\nx  "));
     const fs::path views = folder_ / "views.h5";
     const auto filled = [](const char* path, const std::vector<hsize_t>& size) {
         return ForeignDataset{.path = path, .size = size, .bytes = test::random_bytes(20, 1)};

@@ -5,17 +5,10 @@
 #include "data/fake_team.hpp"
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
-#include "support/caught.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 std::vector<std::string> texts(const std::vector<Finding>& found) {
     std::vector<std::string> all;
@@ -37,7 +30,7 @@ class Verify : public testing::TestWithParam<Codec> {
         return options_.output / manifest_.shards[number].name;
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     test::IdxPack options_;
     Manifest manifest_;
 };
@@ -48,11 +41,11 @@ TEST_P(Verify, FindsAFlippedBitAnywhere) {
     for (int i = 0; i < 100; ++i) {
         const fs::path& file = files[random.below(files.size())];
         const std::uint64_t offset = random.below(fs::file_size(file));
-        const char before = test::content_of(file)[offset];
+        const char before = content_of(file)[offset];
         const char flipped = static_cast<char>(before ^ (1 << random.below(8)));
         test::overwrite(file, offset, std::string(1, flipped));
         const auto found = findings();
-        EXPECT_THAT(found, testing::Not(IsEmpty())) << file << " at " << offset;
+        EXPECT_THAT(found, Not(IsEmpty())) << file << " at " << offset;
         EXPECT_EQ(found.empty() ? "" : found[0].file, file.filename());
         test::overwrite(file, offset, std::string(1, before));
     }
@@ -124,7 +117,7 @@ TEST_P(Verify, ThrowsWhereThereIsNoDataSetOnAllRanksAlike) {
     const auto failures = test::run_team(2, [&](const Team& team) {
         verify_dataset(folder_ / "none", {}, {1, team});
     });
-    EXPECT_THAT(test::codes_of(failures), testing::Each("E201"));
+    EXPECT_THAT(test::codes_of(failures), Each("E201"));
 }
 
 TEST_P(Verify, ReportsProgressToTheEnd) {
@@ -183,7 +176,7 @@ class VerifyForeign : public testing::Test {
         return block;
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     std::vector<FieldMapping> fields_{{"images", "/x/data"}, {"labels", "/y"}};
 };
 

@@ -10,7 +10,7 @@
 
 #include "data/hdf5/streamed.hpp"
 #include "data/samples.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <cstdlib>
 #include <fstream>
@@ -19,7 +19,6 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
@@ -70,7 +69,7 @@ struct Counts {
 class ForeignMatrix : public testing::Test {
   protected:
     static void SetUpTestSuite() {
-        root_ = std::make_unique<test::TempDir>();
+        root_ = std::make_unique<TempDir>();
         // Another h5py's Python, and which axes it writes.
         const ProcessResult made =
             run_process({"/bin/sh",
@@ -79,7 +78,7 @@ class ForeignMatrix : public testing::Test {
                          LOCKSTEP_MAKE_FILES,
                          root_->path()},
                         {{"PYTHONDONTWRITEBYTECODE", "1"}});
-        EXPECT_EQ(made.exit_code, 0) << test::content_of(*root_ / "errors");
+        EXPECT_EQ(made.exit_code, 0) << content_of(*root_ / "errors");
         std::istringstream lines(made.output);
         for (std::string line; std::getline(lines, line);)
             cases_.push_back(case_of(line, root_->path()));
@@ -107,7 +106,7 @@ class ForeignMatrix : public testing::Test {
         return way == WayOut::shown ? counts_.ways_not_tried : counts_.ways_that_work;
     }
 
-    static inline std::unique_ptr<test::TempDir> root_;
+    static inline std::unique_ptr<TempDir> root_;
     static inline std::vector<Case> cases_;
     static inline Counts counts_;
 };
@@ -117,7 +116,7 @@ void expect_streams(const Case& matrix_case,
                     const std::vector<FieldMapping>& fields) {
     const DatasetIndex index = DatasetIndex::open_foreign(files, fields);
     for (std::size_t f = 0; f < fields.size(); ++f) {
-        const std::string wanted = test::content_of(matrix_case.folder / (fields[f].name + ".bin"));
+        const std::string wanted = content_of(matrix_case.folder / (fields[f].name + ".bin"));
         EXPECT_TRUE(std::ranges::equal(test::streamed(index, f), bytes_of(wanted)))
             << fields[f].name;
         EXPECT_TRUE(fields[f].layout == RowLayout::label ||
@@ -136,7 +135,7 @@ void expect_packed(const Case& matrix_case,
         const fs::path place = matrix_case.folder / index.fields()[f].name;
         const fs::path other = place.string() + ".packed";
         const std::string wanted =
-            test::content_of(fs::exists(other) ? other : fs::path(place.string() + ".bin"));
+            content_of(fs::exists(other) ? other : fs::path(place.string() + ".bin"));
         const std::size_t bytes = index.fields()[f].bytes_per_sample();
         ASSERT_EQ(wanted.size(), bytes * index.samples()) << index.fields()[f].name;
         std::string moved;
@@ -150,7 +149,7 @@ TEST_F(ForeignMatrix, StreamsWhatNumpyHolds) {
     for (const Case& each : cases_) {
         if (each.stream != "=") continue;
         SCOPED_TRACE(each.name);
-        EXPECT_EQ(test::caught_text([&] { expect_streams(each, each.files, each.fields); }), "");
+        EXPECT_EQ(caught_text([&] { expect_streams(each, each.files, each.fields); }), "");
         ++counts_.streamed;
     }
     EXPECT_GT(cases_.size(), std::getenv("MATRIX_AXES") != nullptr ? 15u : 120u);
@@ -161,7 +160,7 @@ TEST_F(ForeignMatrix, PacksWhatNumpyHolds) {
         if (each.pack != "=") continue;
         SCOPED_TRACE(each.name);
         const PackOptions options{.output = each.folder / "packed", .shuffle_seed = {}};
-        const std::string refusal = test::caught_text([&] {
+        const std::string refusal = caught_text([&] {
             pack_dataset(*open_hdf5(each.files, each.fields), options);
             expect_packed(each, options.output, {});
         });
@@ -261,7 +260,7 @@ Inspected inspected(const fs::path& where) {
 
 // All commands, each in its folder, two at a time; says what failed.
 void expect_train(const std::vector<std::pair<fs::path, std::string>>& commands) {
-    const test::TempDir scripts;
+    const TempDir scripts;
     for (const auto& [folder, command] : commands)
         scripts.file(std::to_string(std::hash<std::string>{}(folder.string() + command)),
                      fmt::format("cd '{}' && {} --max-steps 1 >train.out 2>&1 || "
@@ -384,7 +383,7 @@ TEST_F(ForeignMatrix, WatchesAndKnowsWhatLinksLeadTo) {
     const fs::path linked = each.folder / "data-1.h5";
     const auto time = fs::last_write_time(linked);
     fs::last_write_time(linked, time + std::chrono::seconds(1));
-    EXPECT_EQ(test::caught([&] { watch.check(); })->code(), "E251");
+    EXPECT_EQ(caught([&] { watch.check(); })->code(), "E251");
     EXPECT_NE(open().digest(), index->digest());
     fs::last_write_time(linked, time);
     EXPECT_EQ(open().digest(), index->digest());
@@ -398,10 +397,10 @@ TEST_F(ForeignMatrix, PacksWithinItsMemory) {
         const Error error =
             test::error_of([&] { open_hdf5(each.files, each.fields, {}, options); });
         ASSERT_EQ(error.code(), "E106") << name;
-        EXPECT_THAT(error.what(), testing::HasSubstr("at a time; 16 MiB are allowed"));
+        EXPECT_THAT(error.what(), HasSubstr("at a time; 16 MiB are allowed"));
         const std::string advice = error.fix().substr(0, error.fix().find("MiB"));
         options.memory_bytes = std::stoull(advice.substr(advice.find("--memory ") + 9)) << 20;
-        EXPECT_FALSE(test::caught([&] { open_hdf5(each.files, each.fields, {}, options); }));
+        EXPECT_FALSE(caught([&] { open_hdf5(each.files, each.fields, {}, options); }));
     }
 }
 
@@ -416,7 +415,7 @@ TEST_F(ForeignMatrix, RefusesMissingValuesByRow) {
     for (const Error& error : {test::error_of(stream), test::error_of(pack)}) {
         EXPECT_EQ(error.code(), "E236");
         EXPECT_EQ(error.what(), what);
-        EXPECT_THAT(error.fix(), testing::EndsWith("--field values=/v:value:cf=0"));
+        EXPECT_THAT(error.fix(), EndsWith("--field values=/v:value:cf=0"));
         follow_fields(each, command_in(error.fix()));
     }
     const std::vector<Finding> findings = verify_data(each.files[0], fields);
@@ -430,10 +429,10 @@ TEST_F(ForeignMatrix, WarnsOfNumbersThatStandForOthers) {
         return DatasetIndex::open_foreign(each.files, parse_field_mappings(field));
     };
     const DatasetIndex plain = open("values=/v"), asked = open("values=/v:cf");
-    EXPECT_THAT(plain.warnings(),
-                testing::Contains(testing::AllOf(testing::HasSubstr("'/v' has scale_factor"),
-                                                 testing::EndsWith("--field values=/v:cf"))));
-    EXPECT_THAT(asked.warnings(), testing::Not(testing::Contains(testing::HasSubstr("scale"))));
+    EXPECT_THAT(
+        plain.warnings(),
+        Contains(AllOf(HasSubstr("'/v' has scale_factor"), EndsWith("--field values=/v:cf"))));
+    EXPECT_THAT(asked.warnings(), Not(Contains(HasSubstr("scale"))));
     EXPECT_NE(plain.digest(), asked.digest());
     EXPECT_NE(open("values=/v:cf=0").digest(), asked.digest());
     EXPECT_EQ(DatasetIndex::deserialize(asked.serialize()), asked);
@@ -449,7 +448,7 @@ TEST_F(ForeignMatrix, SaysWhereAMissingPluginIs) {
     const Error error = test::error_of_opening(each.files, each.fields);
     expect_refused(each, error, "E212");
     ::unsetenv("HDF5_PLUGIN_PATH");
-    EXPECT_THAT(error.fix(), testing::HasSubstr("pip install hdf5plugin"));
+    EXPECT_THAT(error.fix(), HasSubstr("pip install hdf5plugin"));
 }
 
 }  // namespace

@@ -2,15 +2,12 @@
 
 #include "lockstep/data/dataset_index.hpp"
 
-#include <numeric>
+#include "support/unit.hpp"
 
-#include <gmock/gmock.h>
+#include <numeric>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
-using testing::ElementsAreArray;
 
 // Number of the element of a sample of `size` at place `number` of a box of `shape` at `begin`;
 // nothing beyond the sample.

@@ -4,21 +4,12 @@
 #include "lockstep/data/manifest.hpp"
 
 #include "data/samples.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <tuple>
 
-#include <gmock/gmock.h>
-
 namespace lockstep {
 namespace {
-
-using test::caught;
-using test::caught_code;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 class Index : public testing::TestWithParam<Codec> {
   protected:
@@ -34,7 +25,7 @@ class Index : public testing::TestWithParam<Codec> {
         return test::error_of([&] { DatasetIndex::open(options_.output); });
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     test::Samples samples_ = test::make_samples(100);
     test::IdxPack options_;
     Manifest manifest_;
@@ -137,7 +128,7 @@ TEST_P(Index, RefusesPathsThatLeaveTheFolder) {
 }
 
 TEST_P(Index, NoticesAChangedManifest) {
-    std::string text = test::content_of(options_.output / manifest_name);
+    std::string text = content_of(options_.output / manifest_name);
     text.replace(text.find("\"split\": \"train\""), 16, "\"split\": \"trail\"");
     folder_.file("toy/manifest.json", text);
     EXPECT_EQ(error().code(), "E223");
@@ -316,7 +307,7 @@ TEST(Manifest, RefusesFormsOfOtherTables) {
 }
 
 TEST(ReadManifestText, SaysWhatIsMissingAndCodecsAreReadAndWritten) {
-    const test::TempDir folder;
+    const TempDir folder;
     EXPECT_EQ(caught_code([&] { read_manifest_text(folder / "nowhere"); }), "E201");
     EXPECT_EQ(caught_code([&] { read_manifest_text(folder.path()); }), "E216");
     EXPECT_EQ(caught_code([&] { read_manifest_text(folder.file("file", "x")); }), "E216");
@@ -375,7 +366,7 @@ TEST(ClassUse, ProposesNumbersWhereFewOccurAndKnowsWhatIsUsuallyVoid) {
 
 TEST(ClassUse, RefusesNumbersThatAreNoClasses) {
     const auto refused = [](const Field& field) {
-        return test::caught_text([&] { check_class_numbers(field); });
+        return caught_text([&] { check_class_numbers(field); });
     };
     EXPECT_THAT(refused(field_with({0, 1, 2, 999'999})),
                 HasSubstr("E210: 'labels' has 1,000,000 classes, of which 4 occur"));

@@ -4,6 +4,7 @@
 
 #include "format/codec.hpp"
 #include "format/widening.hpp"
+#include "support/unit.hpp"
 
 #include <array>
 #include <bit>
@@ -12,12 +13,8 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
 
 constexpr StoredNumber i16{2, true, true}, u64{8, true, false}, f32{4, false, true};
 

@@ -8,24 +8,17 @@
 #include "hdf5/contents.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "streamed.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
 using test::ForeignDataset;
 using test::streamed;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 // Images in one or several files, and labels in others.
 class FieldFiles : public testing::Test {
@@ -46,7 +39,7 @@ class FieldFiles : public testing::Test {
                                           {{"images", "/x/data", RowLayout::hw}, {"labels", "/y"}});
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     std::vector<ForeignDataset> both_ = test::images_and_labels(57, 1);
 };
 
@@ -98,7 +91,7 @@ TEST_F(FieldFiles, AreOtherFilesThanThoseOfTheData) {
     const fs::path two = write("two.h5", {both_[0]});
     EXPECT_EQ(test::error_of_opening({one, two}, fields("one.h5")).code(), "E235");
     const auto open_test = [&] { DatasetIndex::open_test(one, fields("y.h5"), {}); };
-    EXPECT_EQ(test::caught_code(open_test), "E105") << "not the labels of other samples";
+    EXPECT_EQ(caught_code(open_test), "E105") << "not the labels of other samples";
 }
 
 TEST(FieldFilesText, NamesTheFileBeforeThePath) {
@@ -112,7 +105,7 @@ TEST(FieldFilesText, NamesTheFileBeforeThePath) {
 }
 
 TEST(PackedSets, StreamOneAfterAnotherWithStatisticsOfAll) {
-    const test::TempDir folder;
+    const TempDir folder;
     std::vector<fs::path> sets;
     std::vector<std::byte> rows[2];
     for (const std::uint64_t count : {70, 41}) {
@@ -145,12 +138,12 @@ TEST(PackedSets, StreamOneAfterAnotherWithStatisticsOfAll) {
     EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), 0u), 111u);
     EXPECT_THAT(row_text(index, index.field("labels"), 70), HasSubstr("row 0 of '/data/labels'"));
     const auto twice = [&] { DatasetIndex::open(sets[0].string() + "," + sets[0].string(), {}); };
-    EXPECT_EQ(test::caught_code(twice), "E106");
+    EXPECT_EQ(caught_code(twice), "E106");
     test::write_foreign(folder / "x.h5", test::images_and_labels(9, 1));
     const auto other = open_hdf5({folder / "x.h5"}, {{"images", "/x/data"}});
     const fs::path alone = pack_dataset(*other, {.output = folder / "alone"}).path;
     const auto unlike = [&] { DatasetIndex::open(sets[0].string() + "," + alone.string(), {}); };
-    EXPECT_EQ(test::caught_code(unlike), "E208");
+    EXPECT_EQ(caught_code(unlike), "E208");
 }
 
 // Columns as MATLAB and libraries of images write them.
@@ -186,9 +179,9 @@ TEST_F(FieldFiles, TargetsLoseTheirLastOnes) {
     const std::vector<FieldMapping> mappings{{"images", "/x/data", RowLayout::hw},
                                              {"targets", "/t"}};
     const DatasetIndex index = DatasetIndex::open_foreign({path}, mappings);
-    EXPECT_THAT(index.field("targets").shape, testing::ElementsAre(2));
+    EXPECT_THAT(index.field("targets").shape, ElementsAre(2));
     EXPECT_EQ(streamed(index, 1), targets.bytes);
-    EXPECT_THAT(open_hdf5({path}, mappings)->fields()[1].shape, testing::ElementsAre(2));
+    EXPECT_THAT(open_hdf5({path}, mappings)->fields()[1].shape, ElementsAre(2));
 }
 
 // Images with their channels last, their labels, text, and numbers that were never written.
@@ -204,10 +197,10 @@ class Contents : public testing::Test {
                              {.path = "/unwritten", .size = {8, 2}, .bytes = {}}});
     }
     std::string error_with(const std::vector<FieldMapping>& fields) const {
-        return test::caught_text([&] { DatasetIndex::open(file_, fields); });
+        return caught_text([&] { DatasetIndex::open(file_, fields); });
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     fs::path file_ = folder_ / "it's.h5";
 };
 
@@ -224,7 +217,7 @@ TEST_F(Contents, AreListedWhereNoFieldsAreGiven) {
     }
     folder_.file("other/notes.csv", "a,b\n");
     for (const char* other : {"other", "other/notes.csv"})
-        EXPECT_THAT(test::caught_text([&] { DatasetIndex::open(folder_ / other, {}); }),
+        EXPECT_THAT(caught_text([&] { DatasetIndex::open(folder_ / other, {}); }),
                     HasSubstr("is no data set"));
 }
 
@@ -256,7 +249,7 @@ TEST_F(Contents, ThatLieInAnotherFileAreJoined) {
     EXPECT_EQ(error.code(), "E207");
     EXPECT_THAT(error.why(), HasSubstr("labels.h5' has it; files of --data have all fields"));
     EXPECT_THAT(error.fix(), HasSubstr(" --field images=/x/data:HWC --field labels="));
-    EXPECT_THAT(error.fix(), testing::EndsWith("labels.h5:/z"));
+    EXPECT_THAT(error.fix(), EndsWith("labels.h5:/z"));
 }
 
 TEST_F(Contents, ComeWithTheCommandOnlyIfTheyCanBePacked) {
@@ -300,7 +293,7 @@ TEST(WayOut, NamesAllFilesAndFieldsOfAPackOrWritesThemAnew) {
 }
 
 TEST(WayOut, ToHdf5IsACommandWhereTheFirstBytesSayWhich) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto fix = [&](std::string_view start, std::uint64_t expected_bytes = 0) {
         const fs::path file = folder.file("a b", std::string(start) + std::string(99, 'x'));
         return test::error_of([&] { check_is_whole_hdf5(file, expected_bytes); }).fix();

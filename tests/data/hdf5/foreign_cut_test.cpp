@@ -7,18 +7,14 @@
 #include "data/samples.hpp"
 #include "stream/read_plan.hpp"
 #include "streamed.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
-using test::caught;
 using test::ForeignDataset;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 class ForeignCut : public testing::Test {
   protected:
@@ -48,7 +44,7 @@ class ForeignCut : public testing::Test {
         EXPECT_TRUE(std::ranges::equal(rows->rows(0), data.bytes));
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(ForeignCut, ChunksOfAnyShapeAndFiltersGiveTheRowsThatWereWritten) {
@@ -103,8 +99,8 @@ TEST_F(ForeignCut, ABlockOnTheBorderOfLanesMayBeExpandedForBoth) {
     const auto index = open({data}, {{"images", "/x/data", RowLayout::hw}});
     EXPECT_EQ(times_expanded(*index, 0), 1.0);
     EXPECT_THAT(cut_costs(*index)[0],
-                testing::ContainsRegex("expanded 1.0 times \\(up to 1.[1-7] by several ranks or "
-                                       "with little memory\\), .*packing would save nothing"));
+                ContainsRegex("expanded 1.0 times \\(up to 1.[1-7] by several ranks or "
+                              "with little memory\\), .*packing would save nothing"));
 }
 
 TEST_F(ForeignCut, AFieldOfOtherBandsIsExpandedMoreOften) {

@@ -8,18 +8,15 @@
 #include "data/samples.hpp"
 #include "format/codec.hpp"
 #include "streamed.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <blosc.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
-using test::caught;
 using test::ForeignDataset;
 using test::streamed;
-using testing::HasSubstr;
 
 // The chains of filters that files come with, by name.
 struct Chain {
@@ -93,7 +90,7 @@ class Chains : public testing::TestWithParam<Chain> {
         test::write_foreign(folder_ / "a.h5", {data}, format);
         return DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"images", "/x/data"}});
     }
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_P(Chains, AreUndone) {

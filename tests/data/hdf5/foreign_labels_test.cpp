@@ -10,19 +10,15 @@
 #include "hdf5/h5.hpp"
 #include "hdf5/row_layout.hpp"
 #include "streamed.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
 using test::encoded;
 using test::ForeignDataset;
-using testing::ElementsAre;
-using testing::ElementsAreArray;
-using testing::HasSubstr;
 
 h5::Handle text_type(std::size_t bytes, H5T_str_t padding) {
     h5::Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
@@ -76,7 +72,7 @@ class LabelForms : public testing::Test {
         return error.text();
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(LabelForms, TextsOfAnyLengthAreClassesAsTheySortOverAllFiles) {
@@ -247,7 +243,7 @@ TEST(TextsOfAChild, AreCheckedLikeOtherBytes) {
     const std::vector<std::byte> bytes = to_bytes(texts);
     EXPECT_EQ(lists_from(bytes, 4), texts);
     for (const std::uint64_t rows : {5, 3})
-        EXPECT_EQ(test::caught_code([&] { lists_from(bytes, rows); }), "E230");
+        EXPECT_EQ(caught_code([&] { lists_from(bytes, rows); }), "E230");
 }
 
 }  // namespace

@@ -6,23 +6,17 @@
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
 #include "streamed.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
-using test::caught_code;
 using test::encoded;
 using test::error_of_opening;
 using test::ForeignDataset;
 using test::streamed;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 const std::vector<FieldMapping> images_and_labels{{"images", "/x/data", RowLayout::hw},
                                                   {"labels", "/y"}};
@@ -35,7 +29,7 @@ class Foreign : public testing::Test {
         test::write_foreign(folder_ / name, datasets, format);
         return folder_ / name;
     }
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 std::vector<std::byte> concat(const std::vector<std::vector<ForeignDataset>>& files,
@@ -104,7 +98,7 @@ TEST_F(Foreign, EachSampleComesOnceInAShuffledEpoch) {
         for (const std::uint64_t sample : batch.sample_ids) ++seen[sample];
         if (batch.next.epoch > 0) break;
     }
-    EXPECT_THAT(seen, testing::Each(1));
+    EXPECT_THAT(seen, Each(1));
 }
 
 TEST_F(Foreign, SameFilesHaveTheSameDigestAndChangedOnesAnother) {
@@ -170,7 +164,7 @@ TEST_F(Foreign, ClassesOfPixelsAreCountedAndLookedAt) {
     EXPECT_THAT(index.fields()[0].class_counts, ElementsAre(4, 1, 1, 2));
     EXPECT_EQ(open(RowLayout::hw).fields()[0].classes(), 0);
     test::overwrite(path, index.stored_blocks(0)[0].offset + 7, "\x04");
-    EXPECT_THAT(test::caught_text([&] { streamed(index, 0); }),
+    EXPECT_THAT(caught_text([&] { streamed(index, 0); }),
                 HasSubstr("E210: value 4 of 'masks' of sample 1"));
 }
 

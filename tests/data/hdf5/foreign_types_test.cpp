@@ -7,22 +7,17 @@
 #include "format/widening.hpp"
 #include "hdf5/h5.hpp"
 #include "streamed.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <cmath>
 #include <limits>
 #include <numeric>
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
 using test::encoded;
 using test::ForeignDataset;
-using testing::ElementsAre;
-using testing::ElementsAreArray;
-using testing::HasSubstr;
 
 // The field's values, by a stream.
 template <class Value>
@@ -104,7 +99,7 @@ class ForeignTypes : public testing::Test {
         return test::error_of([&] { open(data, field); });
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 constexpr auto little = std::endian::little, big = std::endian::big;
@@ -182,8 +177,7 @@ TEST_F(ForeignTypes, LabelsBeyondTheirRangeAreRefused) {
             error_of({.path = "/y", .type = type, .size = {2}, .bytes = encoded(values, little)},
                      {"labels", "/y"});
         EXPECT_EQ(error.code(), "E210") << error.text();
-        EXPECT_THAT(error.fix(),
-                    testing::StartsWith("to predict these numbers: --field targets=/y;"));
+        EXPECT_THAT(error.fix(), StartsWith("to predict these numbers: --field targets=/y;"));
     };
     expect_refused(H5T_STD_I8LE, std::int8_t{-1});
     expect_refused(H5T_STD_I32LE, std::int32_t{0x10000000});

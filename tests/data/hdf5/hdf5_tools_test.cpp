@@ -8,8 +8,7 @@
 #include "lockstep/data/foreign.hpp"
 
 #include "data/samples.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <array>
 #include <cerrno>
@@ -17,16 +16,10 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <hdf5.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 // Debian's own: h5py is not in other Pythons.
 constexpr const char* python = "/usr/bin/python3";
@@ -45,7 +38,7 @@ class Hdf5Tools : public testing::TestWithParam<Codec> {
         return paths;
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     test::Samples samples_ = test::make_samples(200, 1, {3, 5, 4, {}, {}});
     test::IdxPack options_;
     Manifest manifest_;
@@ -155,14 +148,14 @@ TEST_P(Hdf5Tools, ShardsRewrittenInAWayThatCannotBeStreamedAreNamed) {
 TEST(Documentation, FilesFromTheExampleForH5pyAreStreamed) {
     if (!fs::exists(python) || run_process({python, "-c", "import h5py"}).exit_code != 0)
         GTEST_SKIP() << "python3-h5py is not installed";
-    const std::string text = test::content_of(LOCKSTEP_DOCS "/data.md");
+    const std::string text = content_of(LOCKSTEP_DOCS "/data.md");
     const std::string fence = "```python\n";
     const std::size_t begin = text.find(fence);
     ASSERT_NE(begin, text.npos);
     const std::string program =
         text.substr(begin + fence.size(), text.find("```", begin + 3) - begin - fence.size());
     EXPECT_LE(std::ranges::count(program, '\n'), 15);
-    const test::TempDir folder;
+    const TempDir folder;
     const ProcessResult result = run_process(
         {python,
          "-c",
@@ -171,7 +164,7 @@ TEST(Documentation, FilesFromTheExampleForH5pyAreStreamed) {
     const auto index = std::make_shared<const DatasetIndex>(DatasetIndex::open_foreign(
         foreign_files(folder / "mine-*.h5"), parse_field_mappings("images=/x/data:CHW,labels=/y")));
     EXPECT_EQ(index->samples(), 2000u);
-    EXPECT_THAT(index->field("images").shape, testing::ElementsAre(1, 28, 28));
+    EXPECT_THAT(index->field("images").shape, ElementsAre(1, 28, 28));
     EXPECT_EQ(index->field("labels").classes(), 10);
     // What h5py itself reads.
     const ProcessResult sums = run_process({python,
@@ -220,7 +213,7 @@ Stored read_dataset(const fs::path& path, const char* name) {
 }
 
 TEST(NewDataset, HoldsWhatIsWrittenAtItsPlace) {
-    const test::TempDir folder;
+    const TempDir folder;
     const fs::path path = folder / "a.h5";
     const std::uint64_t offset = create_dataset_file(path, "predictions", ElementType::f32, {3, 2});
     EXPECT_EQ(fs::file_size(path), offset + 6 * sizeof(float));
@@ -229,13 +222,13 @@ TEST(NewDataset, HoldsWhatIsWrittenAtItsPlace) {
         .seekp(static_cast<std::streamoff>(offset + 2 * sizeof(float)))
         .write(reinterpret_cast<const char*>(values.data()), sizeof values);
     const Stored stored = read_dataset(path, "predictions");
-    EXPECT_THAT(stored.shape, testing::ElementsAre(3, 2));
-    EXPECT_THAT(stored.values, testing::ElementsAre(0, 0, 1.5F, -2, 7, 0));
+    EXPECT_THAT(stored.shape, ElementsAre(3, 2));
+    EXPECT_THAT(stored.values, ElementsAre(0, 0, 1.5F, -2, 7, 0));
 }
 
 // 6 GiB, of which nothing is written: the library would have to, or could not name the place.
 TEST(NewDataset, MayBeLargeAndTakesNoSpaceBeforeItIsWritten) {
-    const test::TempDir folder;
+    const TempDir folder;
     const fs::path path = folder / "a.h5";
     const std::uint64_t bytes = std::uint64_t{6} << 30;
     const std::uint64_t offset =
@@ -245,7 +238,7 @@ TEST(NewDataset, MayBeLargeAndTakesNoSpaceBeforeItIsWritten) {
 }
 
 TEST(NewDataset, ReplacesNothingAndMakesNoFolder) {
-    const test::TempDir folder;
+    const TempDir folder;
     const fs::path path = folder.file("a.h5", "x");
     const auto create = [](const fs::path& where) {
         create_dataset_file(where, "predictions", ElementType::f32, {1});

@@ -7,10 +7,9 @@
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
@@ -94,7 +93,7 @@ std::string hostile_content(const std::string& content,
 template <class Use>
 std::string outcome(Use&& use) {
     const double since = now_s();
-    const auto error = test::caught(use);
+    const auto error = caught(use);
     EXPECT_LT(now_s() - since, patience_s);
     if (!error) return "data";
     EXPECT_NE(error->code(), "E700") << error->text();
@@ -120,11 +119,11 @@ int attack(const std::vector<test::ForeignDataset>& datasets,
            std::uint64_t files,
            Damage&& damage,
            Use&& use) {
-    const test::TempDir folder;
+    const TempDir folder;
     std::map<std::string, int> outcomes;
     for (const test::Format format : {test::Format::earliest, test::Format::newest}) {
         test::write_foreign(folder / "good.h5", datasets, format);
-        const std::string good = test::content_of(folder / "good.h5");
+        const std::string good = content_of(folder / "good.h5");
         for (std::uint64_t number = 0; number < files; ++number) {
             const fs::path path = folder.file("bad.h5", damage(good, format, number));
             ++outcomes[outcome([&] { use(path); })];
@@ -179,7 +178,7 @@ TEST(Hostile, TextsNeverCrashOrHangTheJob) {
 
 // A shard whose index does not match any more, so that libhdf5 is asked.
 TEST(Hostile, ShardsNeverCrashOrHangTheJob) {
-    const test::TempDir folder;
+    const TempDir folder;
     const test::Samples samples = test::make_samples(200);
     std::map<std::string, int> outcomes;
     for (const Codec codec : {Codec::none, Codec::deflate}) {
@@ -187,7 +186,7 @@ TEST(Hostile, ShardsNeverCrashOrHangTheJob) {
         const test::IdxPack options = test::options_for(folder, samples, name, codec);
         const Shard shard = pack_dataset(options).manifest.shards[0];
         const fs::path path = options.output / shard.name;
-        const std::string good = test::content_of(path);
+        const std::string good = content_of(path);
         for (std::uint64_t number = 0; number < files_or(15); ++number) {
             std::string bad = hostile_content(good, old_targets, number);
             bad[shard.index[0].offset + 9] ^= 1;
@@ -200,9 +199,9 @@ TEST(Hostile, ShardsNeverCrashOrHangTheJob) {
 }
 
 TEST(Hostile, CutFilesAreNoticedWhereverTheyAreCut) {
-    const test::TempDir folder;
+    const TempDir folder;
     test::write_foreign(folder / "good.h5", rich_datasets());
-    const std::string good = test::content_of(folder / "good.h5");
+    const std::string good = content_of(folder / "good.h5");
     for (std::size_t bytes = 0; bytes < good.size(); bytes += good.size() / 40) {
         const fs::path path = folder.file("cut.h5", std::string_view(good).substr(0, bytes));
         const std::string code = outcome([&] {

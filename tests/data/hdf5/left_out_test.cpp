@@ -7,20 +7,14 @@
 
 #include "data/foreign_files.hpp"
 #include "format/codec.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
 
-using test::caught;
-using testing::HasSubstr;
-
 class LeftOut : public testing::Test {
   protected:
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(LeftOut, ImagesAreRefusedByTheNameOfTheLibrary) {

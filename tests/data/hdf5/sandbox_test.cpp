@@ -9,23 +9,17 @@
 #include "format/index_columns.hpp"
 #include "hdf5/h5.hpp"
 #include "hdf5/look.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught;
-using test::caught_code;
-using testing::HasSubstr;
 
 // LOCKSTEP_H5PROBE for a scope: a program, or a shell script in `folder`.
 class Helper {
@@ -33,7 +27,7 @@ class Helper {
     explicit Helper(const std::string& path) : before_(std::getenv("LOCKSTEP_H5PROBE")) {
         ::setenv("LOCKSTEP_H5PROBE", path.c_str(), 1);
     }
-    Helper(const test::TempDir& folder, const std::string& script)
+    Helper(const TempDir& folder, const std::string& script)
         : Helper(folder.file("helper", "#!/bin/sh\n" + script + "\n")) {
         fs::permissions(folder / "helper", fs::perms::owner_all);
     }
@@ -60,7 +54,7 @@ class Sandboxed : public testing::Test {
         folder_.file("answer", all.append(bytes));
         return fmt::format("cat {} >&0", (folder_ / "answer").string());
     }
-    test::TempDir folder_;
+    TempDir folder_;
     FileRequest request_{folder_ / "a.h5", {"/x/data", "/y", "/none"}};
 };
 
@@ -69,7 +63,7 @@ TEST_F(Sandboxed, ChildSeesWhatThisProcessWouldSee) {
     FileFacts here = look_at_file(request_), there = sandbox.look(request_);
     EXPECT_EQ(there, here);
     EXPECT_EQ(there.datasets.at(2).layout, StorageLayout::missing);
-    EXPECT_THAT(sandbox.list(request_.path).datasets, testing::ElementsAre("/x/data", "/y"));
+    EXPECT_THAT(sandbox.list(request_.path).datasets, ElementsAre("/x/data", "/y"));
     EXPECT_EQ(sandbox.look(request_), here) << "one child answers many requests";
     EXPECT_EQ(facts_from(to_bytes(here), 3), here);
     EXPECT_EQ(request_from(to_bytes(request_)), request_);
@@ -93,12 +87,12 @@ TEST_F(Sandboxed, ChildReadsRowsOfAnyChunks) {
     std::vector<float> labels(2);
     sandbox.read({request_.path, "/y", ElementType::f32, 3, 2, 8},
                  std::as_writable_bytes(std::span(labels)));
-    EXPECT_THAT(labels, testing::ElementsAre(4, 5)) << "and converts them";
+    EXPECT_THAT(labels, ElementsAre(4, 5)) << "and converts them";
 }
 
 TEST_F(Sandboxed, AFileOfANewerFormatIsToldAsSuch) {
     constexpr std::size_t version_at = 8;
-    std::string bytes = test::content_of(request_.path);
+    std::string bytes = content_of(request_.path);
     bytes[version_at] = 4;
     write_file_atomically(request_.path, bytes);
     const Error error = test::error_of([&] { Sandbox().look(request_); });
@@ -109,7 +103,7 @@ TEST_F(Sandboxed, AFileOfANewerFormatIsToldAsSuch) {
     bytes[version_at + 5] = 3;  // no size of addresses
     write_file_atomically(request_.path, bytes);
     EXPECT_THAT(caught([&] { Sandbox().look(request_); })->text(),
-                testing::Not(HasSubstr("superblock has")));
+                Not(HasSubstr("superblock has")));
 }
 
 TEST_F(Sandboxed, RowsThatCannotBeReadAreRefused) {
@@ -161,7 +155,7 @@ TEST_F(Sandboxed, ChildMayTakeLongerOverManyChunks) {
         const RowsRequest request{request_.path, "/x/data", ElementType::u8, 0, 1, 15};
         EXPECT_EQ(caught_code([&] { Sandbox().read(request, rows, chunks); }), "E233");
         Frame frame;
-        std::memcpy(&frame, test::content_of(seen).data(), sizeof frame);
+        std::memcpy(&frame, content_of(seen).data(), sizeof frame);
         return frame.cpu_s;
     };
     EXPECT_LT(cpu_s_for(1), 5u);
@@ -255,7 +249,7 @@ TEST(Facts, AboutOtherDataSetsThanAskedForTakeNoMemory) {
 }
 
 // A file of `chunks` chunks of one row of 64 bytes.
-fs::path many_chunks(const test::TempDir& folder, std::uint64_t chunks, test::Format format) {
+fs::path many_chunks(const TempDir& folder, std::uint64_t chunks, test::Format format) {
     const fs::path path = folder / fmt::format("{}.h5", chunks);
     test::write_foreign(path,
                         {{.size = {chunks, 64},
@@ -287,7 +281,7 @@ double cost_of(const fs::path& path) {
 }
 
 TEST(ChunkIndex, WorkIsProportionalToTheNumberOfChunks) {
-    const test::TempDir folder;
+    const TempDir folder;
     for (const test::Format format : {test::Format::earliest, test::Format::newest}) {
         const fs::path few = many_chunks(folder, 3000, format);
         const fs::path many = many_chunks(folder, 24000, format);
@@ -304,7 +298,7 @@ TEST(ChunkIndex, WorkIsProportionalToTheNumberOfChunks) {
 }
 
 TEST(ChunkIndex, ProbingFindsWhatTheLibraryQueriesSay) {
-    const test::TempDir folder;
+    const TempDir folder;
     for (const test::Format format : {test::Format::earliest, test::Format::newest}) {
         const fs::path path = many_chunks(folder, 300, format);
         const DatasetFacts facts = look_at_file({path, {"/x/data"}}).datasets[0];

@@ -7,20 +7,14 @@
 #include "data/samples.hpp"
 #include "pack/npy_header.hpp"
 #include "rows.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <cmath>
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
-using test::caught_text;
 using testing::DoubleNear;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 // A data set of one field, packed from an NPY file in the order it has.
 class Classes : public testing::Test {
@@ -50,7 +44,7 @@ class Classes : public testing::Test {
         });
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     PackOptions options_{.output = folder_ / "packed", .shuffle_seed = {}};
 };
 

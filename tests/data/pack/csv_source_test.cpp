@@ -3,8 +3,8 @@
 
 #include "pack/csv_table.hpp"
 #include "rows.hpp"
+#include "support/unit.hpp"
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
@@ -13,10 +13,6 @@ namespace {
 using test::error_of;
 using test::label_of;
 using test::values_of;
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 class CsvSource : public testing::Test {
   protected:
@@ -35,7 +31,7 @@ class CsvSource : public testing::Test {
                 .like = field};
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(CsvSource, ReadsFeaturesAndLabelsAndTargetsInDoublePrecision) {
@@ -259,7 +255,7 @@ TEST_F(CsvTable, FillsCellsWithTheMean) {
     EXPECT_THAT(values_of<double>(*source, 0, 2), ElementsAre(4, 1.0 / 3, 2.0 / 3));
     const Error target = error("a,y\n1,\n", {.targets = {"y"}, .missing = Missing::mean});
     EXPECT_EQ(target.code(), "E239") << "that would be made up";
-    EXPECT_THAT(target.fix(), testing::StartsWith("give --missing drop"));
+    EXPECT_THAT(target.fix(), StartsWith("give --missing drop"));
     EXPECT_THAT(error("a,b\n1,\n2,nan\n", {.missing = Missing::mean}).why(),
                 HasSubstr("column 2 ('b') has no value at all"));
 }
@@ -295,12 +291,11 @@ TEST_F(CsvTable, KnowsSignsThatAreNotThoseOfTheFile) {
             << number;
     // "1,234" is either: to take it for 1.234 without a word would divide it by 1000.
     for (const char* number : {"1,234", "-12,000"})
-        EXPECT_THAT(
-            error(fmt::format("a;b\n{};2\n", number), semicolon).fix(),
-            testing::AllOf(HasSubstr(fmt::format("if '{}' has a fraction, give --decimal comma; "
-                                                 "else leave out the signs of thousands, into ",
-                                                 number)),
-                           HasSubstr("re.sub")))
+        EXPECT_THAT(error(fmt::format("a;b\n{};2\n", number), semicolon).fix(),
+                    AllOf(HasSubstr(fmt::format("if '{}' has a fraction, give --decimal comma; "
+                                                "else leave out the signs of thousands, into ",
+                                                number)),
+                          HasSubstr("re.sub")))
             << number;
     EXPECT_EQ(error("a;b\n0,234;2\n", semicolon).fix(), "give --decimal comma");
     for (const char* text : {"12.05.2019", "1.2.3", "1,23,456", "1234,567,8", "a.123"})
@@ -366,7 +361,7 @@ RC_GTEST_PROP(CsvProperty, AnyTableComesBackAsItWas, ()) {
         }
         text += *rc::gen::element("\n", "\r\n");
     }
-    const test::TempDir folder;
+    const TempDir folder;
     const InputFile file(folder.file("x", text));
     CsvReader reader(file, ',');
     std::vector<std::string> cells;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pictures.hpp"
 #include "rows.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
@@ -14,8 +13,6 @@ using test::picture;
 using test::png_text;
 using test::pnm_text;
 using test::values_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 class FolderSource : public testing::Test {
   protected:
@@ -23,7 +20,7 @@ class FolderSource : public testing::Test {
         return error_of([&] { test::rows_of(*open_folder(folder_.path(), options)); });
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(FolderSource, MakesAClassOfEachSubfolder) {
@@ -60,7 +57,7 @@ TEST_F(FolderSource, HasImagesOfTheFolderAndItsSubfoldersWithoutClasses) {
 }
 
 TEST_F(FolderSource, FollowsLinksToFoldersAndFiles) {
-    const test::TempDir elsewhere;
+    const TempDir elsewhere;
     elsewhere.file("real/a.png", png_text(picture(4, 4, 1)));
     fs::create_directory_symlink(elsewhere / "real", folder_ / "linked");
     fs::create_directory(folder_ / "own");
@@ -210,7 +207,7 @@ class MaskSource : public testing::Test {
         return png_text(2, 2, PNG_COLOR_TYPE_GRAY, 8, pixels);
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(MaskSource, PairsFilesByNameAndKeepsNumbers) {

@@ -8,10 +8,9 @@
 #include "data/hdf5/streamed.hpp"
 #include "data/samples.hpp"
 #include "rows.hpp"
+#include "support/unit.hpp"
 
 #include <sstream>
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
@@ -19,8 +18,6 @@ namespace {
 using test::encoded;
 using test::ForeignDataset;
 using test::values_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 // Whole numbers from 0 on, stored as `type`.
 ForeignDataset numbers(const char* path, std::vector<hsize_t> size, hid_t type = H5T_STD_I32LE) {
@@ -50,7 +47,7 @@ class Hdf5Source : public testing::Test {
         return error_of({write({data}, "one.h5")}, {{"x", data.path}});
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(Hdf5Source, ReadsAnyChunksAndFilters) {
@@ -289,7 +286,7 @@ class H5pyFiles : public testing::Test {
         EXPECT_EQ(result.exit_code, 0) << result.output;
         return result.output;
     }
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(H5pyFiles, LabelsInAllFormsAreTheirClassesStreamedAndPacked) {
@@ -299,7 +296,7 @@ TEST_F(H5pyFiles, LabelsInAllFormsAreTheirClassesStreamedAndPacked) {
     for (std::string each; cases >> each; ++count) {
         SCOPED_TRACE(each);
         const std::string name = each.substr(0, each.find('='));
-        const std::string wanted = test::content_of(folder_ / (name + ".bin"));
+        const std::string wanted = content_of(folder_ / (name + ".bin"));
         FieldMapping field = parse_field_mapping(each);
         field.name = "labels";
         const auto source = open_hdf5({file}, {field});
@@ -319,28 +316,28 @@ TEST_F(H5pyFiles, LabelsInAllFormsAreTheirClassesStreamedAndPacked) {
     EXPECT_EQ(count, 11u);
     const auto text = DatasetIndex::open_foreign({file}, {{"labels", "/variable"}});
     EXPECT_THAT(text.fields()[0].class_names,
-                testing::ElementsAre("cat",
-                                     "dog",
-                                     "m\xc3\xbc"
-                                     "cke"));
+                ElementsAre("cat",
+                            "dog",
+                            "m\xc3\xbc"
+                            "cke"));
 }
 
 TEST_F(H5pyFiles, NpyOfAnyNumberTypeHoldsWhatNumpyHolds) {
     std::istringstream names(run(numpy_writer));
     std::size_t count = 0;
     for (std::string name; names >> name; ++count) {
-        const std::string wanted = test::content_of(folder_ / (name + ".bin"));
+        const std::string wanted = content_of(folder_ / (name + ".bin"));
         const auto source = open_npy({{"values", folder_ / (name + ".npy")}});
         EXPECT_TRUE(std::ranges::equal(test::rows_of(*source), bytes_of(wanted))) << name;
     }
     EXPECT_EQ(count, 19u);
     const std::string labels = folder_ / "labels.npy";
     const auto source = open_npy({{"labels", labels}});
-    EXPECT_TRUE(std::ranges::equal(test::rows_of(*source),
-                                   bytes_of(test::content_of(folder_ / "labels.bin"))));
+    EXPECT_TRUE(
+        std::ranges::equal(test::rows_of(*source), bytes_of(content_of(folder_ / "labels.bin"))));
     const Error error = test::error_of([&] { open_npy({{"values", labels}}); });
     EXPECT_EQ(error.code(), "E214");
-    EXPECT_THAT(error.why(), testing::HasSubstr("for labels only"));
+    EXPECT_THAT(error.why(), HasSubstr("for labels only"));
 }
 
 TEST_F(H5pyFiles, NameAFileTheyLeadToThatIsMissing) {
@@ -353,7 +350,7 @@ TEST_F(H5pyFiles, NameAFileTheyLeadToThatIsMissing) {
     };
     const Error lost = test::error_of([&] { test::rows_of(*open()); });
     EXPECT_EQ(lost.code(), "E213");
-    EXPECT_THAT(lost.text(), testing::HasSubstr("'nowhere.h5' is missing"));
+    EXPECT_THAT(lost.text(), HasSubstr("'nowhere.h5' is missing"));
 }
 
 }  // namespace

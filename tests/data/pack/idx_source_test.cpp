@@ -3,18 +3,13 @@
 
 #include "data/samples.hpp"
 #include "rows.hpp"
-#include "support/caught.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
 
-using test::caught;
 using test::error_of;
 using test::label_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 class IdxSource : public testing::Test {
   protected:
@@ -24,7 +19,7 @@ class IdxSource : public testing::Test {
         return test::error_of([&] { open_idx(a, b); });
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     test::Samples samples_ = test::make_samples(20);
     std::string images_ = test::images_text(samples_), labels_ = test::labels_text(samples_);
 };
@@ -65,10 +60,10 @@ TEST_F(IdxSource, ReadsGzipAsThePlainFileUnlessItIsDamaged) {
     EXPECT_EQ(zipped->fingerprint(), plain->fingerprint());
     const auto open = [&] { open_idx(folder_ / "images.gz", folder_ / "labels.gz"); };
     fs::resize_file(folder_ / "images.gz", fs::file_size(folder_ / "images.gz") - 20);
-    EXPECT_EQ(test::caught_code(open), "E214");
+    EXPECT_EQ(caught_code(open), "E214");
     test::write_gzip(folder_ / "images.gz", images_);
     test::overwrite(folder_ / "images.gz", 40, "\x55\xaa\x55\xaa");
-    EXPECT_EQ(test::caught_code(open), "E214");
+    EXPECT_EQ(caught_code(open), "E214");
 }
 
 TEST_F(IdxSource, NamesWhatIsWrong) {
@@ -79,12 +74,12 @@ TEST_F(IdxSource, NamesWhatIsWrong) {
     EXPECT_THAT(error_of(images_.substr(0, images_.size() - 1), labels_).why(),
                 HasSubstr("need 320 bytes; it has 319"));
     EXPECT_THAT(error_of(images_ + "x", labels_).why(), HasSubstr("more than 320"));
-    EXPECT_THAT(error_of(labels_, images_).fix(), testing::StartsWith("give --images /"));
+    EXPECT_THAT(error_of(labels_, images_).fix(), StartsWith("give --images /"));
     EXPECT_THAT(error_of(images_, images_).fix(), HasSubstr("the file of their labels"));
     EXPECT_EQ(error_of(images_, test::labels_text(test::make_samples(19))).code(), "E209");
     const auto images = folder_.file("images", images_);
-    EXPECT_EQ(test::caught_code([&] { open_idx(images, folder_ / "none"); }), "E201");
-    EXPECT_EQ(test::caught_code([&] { open_idx(folder_.path(), images); }), "E402");
+    EXPECT_EQ(caught_code([&] { open_idx(images, folder_ / "none"); }), "E201");
+    EXPECT_EQ(caught_code([&] { open_idx(folder_.path(), images); }), "E402");
     const std::string huge = test::idx_text({0xffffffff, 0xffff, 0xff}, "abc");
     EXPECT_EQ(error_of(huge, labels_).code(), "E214");
     const std::string large = test::idx_text({60'000, 2'000, 2'000}, "abc");
@@ -107,7 +102,7 @@ std::string lines(int count) {
 
 class CifarSource : public testing::Test {
   protected:
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(CifarSource, ReadsTheBatchesOfASplit) {

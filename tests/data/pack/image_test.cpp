@@ -4,8 +4,8 @@
 #include "lockstep/core/hash.hpp"
 
 #include "pictures.hpp"
+#include "support/unit.hpp"
 
-#include <gmock/gmock.h>
 #include <zlib.h>
 
 namespace lockstep {
@@ -17,8 +17,6 @@ using test::picture;
 using test::png_text;
 using test::pnm_text;
 using test::refusal;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 int largest_difference(const Image& a, const Image& b) {
     int largest = 0;

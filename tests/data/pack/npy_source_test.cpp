@@ -2,8 +2,7 @@
 #include "data/samples.hpp"
 #include "rows.hpp"
 #include "support/made_up_program.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
@@ -11,8 +10,6 @@ namespace {
 using test::error_of;
 using test::npy_text;
 using test::values_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 class NpySource : public testing::Test {
   protected:
@@ -29,7 +26,7 @@ class NpySource : public testing::Test {
         return error(test::npy_of(dictionary, "abcd"));
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(NpySource, ReadsEveryTypeAsItIs) {

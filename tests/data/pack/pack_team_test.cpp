@@ -5,7 +5,7 @@
 
 #include "data/fake_team.hpp"
 #include "data/samples.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <atomic>
 #include <cmath>
@@ -13,24 +13,18 @@
 #include <limits>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 namespace lockstep {
 namespace {
 
-using test::caught;
-using test::caught_code;
-using testing::Each;
-using testing::HasSubstr;
-
 using Content = std::map<std::string, std::string>;
 
 Content files_in(const fs::path& folder) {
     Content content;
     for (const auto& entry : fs::directory_iterator(folder))
-        content[entry.path().filename()] = test::content_of(entry.path());
+        content[entry.path().filename()] = content_of(entry.path());
     return content;
 }
 
@@ -69,7 +63,7 @@ class PackTeam : public testing::Test {
         EXPECT_THROW(pack_dataset(options_, test::ending_at("write", done)), std::runtime_error);
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     test::Samples samples_ = test::make_samples(500);
     test::IdxPack options_;
     Content expected_;
@@ -169,7 +163,7 @@ TEST_F(PackTeam, RefusesToMixTwoPacks) {
     EXPECT_THAT(caught([&] { pack_dataset(options_); })->why(), HasSubstr("input was"));
     options_.leftovers = Leftovers::discard;
     EXPECT_EQ(pack_dataset(options_).resumed_shards, 0u);
-    EXPECT_THAT(verify_dataset(options_.output), testing::IsEmpty());
+    EXPECT_THAT(verify_dataset(options_.output), IsEmpty());
 }
 
 TEST_F(PackTeam, FailsOnAllRanksAlikeAndGoesOnAlone) {
@@ -190,7 +184,7 @@ TEST_F(PackTeam, NamesTheFirstBadLabelWhoeverSeesIt) {
     for (const int ranks : {1, 2, 4}) {
         for (const auto& failure :
              test::run_team(ranks, [&](const Team& team) { pack_as(team, 2); }))
-            EXPECT_THAT(test::caught_text([&] { std::rethrow_exception(failure); }),
+            EXPECT_THAT(caught_text([&] { std::rethrow_exception(failure); }),
                         HasSubstr("E210: label 5 of input sample 5"));
     }
     for (const fs::path& left : {partial(), options_.output}) EXPECT_FALSE(fs::exists(left));
@@ -224,7 +218,7 @@ class RealSource : public RowSource {
 };
 
 TEST(PackScan, GivesRealFieldsTheSameStatisticsOnAnyRanks) {
-    const test::TempDir folder;
+    const TempDir folder;
     test::IdxPack options;
     options.output = folder / "alone";
     options.name = "toy";

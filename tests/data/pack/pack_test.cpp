@@ -5,26 +5,19 @@
 
 #include "data/fake_team.hpp"
 #include "data/samples.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught;
-using test::caught_code;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 class Pack : public testing::Test {
   protected:
@@ -35,7 +28,7 @@ class Pack : public testing::Test {
         return names;
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     test::Samples samples_ = test::make_samples(100);
 };
 
@@ -54,7 +47,7 @@ TEST_F(Pack, RoundTripsWithEveryCodecAndShardCount) {
 }
 
 RC_GTEST_PROP(PackProperty, AnySmallDataSetComesBackAsItWas, ()) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto size = [](std::uint32_t most) { return *rc::gen::inRange<std::uint32_t>(1, most); };
     const test::Samples samples = test::make_samples(*rc::gen::inRange<std::uint64_t>(1, 200),
                                                      *rc::gen::arbitrary<std::uint64_t>(),
@@ -214,7 +207,7 @@ class Reshard : public testing::Test {
         return reshard_dataset(test::open_index(packed_.output), options, memory_bytes).manifest;
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     test::Samples samples_ = test::make_samples(700);
     test::IdxPack packed_, options_;
     Manifest manifest_;

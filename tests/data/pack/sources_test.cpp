@@ -8,20 +8,17 @@
 #include "data/samples.hpp"
 #include "pictures.hpp"
 #include "rows.hpp"
+#include "support/unit.hpp"
 
 #include <thread>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
-using test::content_of;
 using test::error_of;
 using test::npy_text;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 template <class T>
 std::vector<T> numbers(std::size_t count, std::uint64_t seed, std::uint64_t below) {
@@ -64,7 +61,7 @@ class RoundTrip : public testing::Test {
         return make_synthetic({.kind = kind, .samples = 60, .size = 8, .classes = 3});
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     std::map<std::string, std::string> texts_;
 };
 

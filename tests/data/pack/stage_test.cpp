@@ -5,21 +5,15 @@
 #include "data/fake_team.hpp"
 #include "data/samples.hpp"
 #include "pack/pack_space.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <atomic>
 #include <deque>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught;
-using test::caught_code;
-using testing::Each;
-using testing::IsEmpty;
 
 // Runs `member` on nodes that are threads, each with a folder of its own.
 std::vector<std::exception_ptr> run_nodes(int nodes,
@@ -82,7 +76,7 @@ class Stage : public testing::Test {
         }
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     Manifest manifest_;
     std::uint64_t bytes_ = 0;
     std::atomic<std::uint64_t> read_ = 0, sent_ = 0;
@@ -156,7 +150,7 @@ TEST_F(Stage, TouchesNothingThatItDidNotMake) {
     folder_.file("node1/data/precious", "mine");
     EXPECT_THAT(stage(2, 1), Each("E407"));
     EXPECT_EQ(caught_code([&] { unstage_dataset(copy(1)); }), "E243");
-    EXPECT_EQ(test::content_of(copy(1) / "precious"), "mine");
+    EXPECT_EQ(content_of(copy(1) / "precious"), "mine");
     fs::remove_all(copy(1));
     EXPECT_THAT(stage(2, 1), Each(""));
     fs::remove_all(folder_ / "source");

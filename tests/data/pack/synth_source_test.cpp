@@ -3,12 +3,11 @@
 #include "lockstep/data/sources.hpp"
 
 #include "rows.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
@@ -16,8 +15,6 @@ namespace {
 using test::bytes_in;
 using test::error_of;
 using test::values_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::string all_rows(const RowSource& source) {
     std::string all;
@@ -161,7 +158,7 @@ TEST(Synthetic, TextCanBeLearnedAndMoreTokensSayMore) {
 
 TEST(Synthetic, HasLimits) {
     const auto code = [](SynthOptions options) {
-        return test::caught_code([&] { make_synthetic(options); });
+        return caught_code([&] { make_synthetic(options); });
     };
     EXPECT_EQ(code({.samples = 0}), "E102");
     EXPECT_EQ(code({.size = 7}), "E102");
@@ -201,7 +198,7 @@ class Tokens : public testing::Test {
         return paths;
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     int made_ = 0;
 };
 

@@ -3,12 +3,12 @@
 
 #include "pictures.hpp"
 #include "rows.hpp"
+#include "support/unit.hpp"
 #include "transform/image.hpp"
 
 #include <algorithm>
 #include <cstring>
 
-#include <gmock/gmock.h>
 #include <tiffio.h>
 
 namespace lockstep {
@@ -17,8 +17,6 @@ namespace {
 using test::decoded;
 using test::picture;
 using test::refusal;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 // One page; `pixels` are rows as they are stored, plane after plane where colours are apart.
 struct TiffPage {
@@ -85,7 +83,7 @@ void write_rows(TIFF* tiff, const TiffPage& page) {
 
 // `mode`: libtiff's, such as "wl" and "wb" (byte orders) and "w8" (BigTIFF).
 std::string tiff_text(const std::vector<TiffPage>& pages, const char* mode = "w") {
-    const test::TempDir folder;
+    const TempDir folder;
     const fs::path path = folder / "made.tif";
     TIFF* tiff = TIFFOpen(path.c_str(), mode);
     for (const TiffPage& page : pages) {
@@ -101,7 +99,7 @@ std::string tiff_text(const std::vector<TiffPage>& pages, const char* mode = "w"
         TIFFWriteDirectory(tiff);
     }
     TIFFClose(tiff);
-    return test::content_of(path);
+    return content_of(path);
 }
 
 // The page that holds an image.
@@ -333,17 +331,17 @@ TEST(Tiff, KeepsNumbers) {
         page.photometric = static_cast<std::uint16_t>(colours);
         const Image mask = numbers(page);
         EXPECT_EQ(mask.channels, 1u);
-        EXPECT_THAT(mask.pixels, testing::ElementsAre(0, 1, 2, 255)) << colours;
+        EXPECT_THAT(mask.pixels, ElementsAre(0, 1, 2, 255)) << colours;
     }
     const TiffPage bits{.height = 2, .width = 2, .bits = 1, .pixels = "\x40\x80"};
-    EXPECT_THAT(numbers(bits).pixels, testing::ElementsAre(0, 1, 1, 0));
+    EXPECT_THAT(numbers(bits).pixels, ElementsAre(0, 1, 1, 0));
     TiffPage lossy = tiff_page(picture(16, 16, 1), COMPRESSION_JPEG);
     lossy.rows_per_strip = 16;
     EXPECT_THROW(numbers(lossy), BadImage);
 }
 
 TEST(Tiff, IsPackedFromAFolderAsPngIs) {
-    const test::TempDir folder;
+    const TempDir folder;
     const Image image = picture(6, 4, 3);
     folder.file("a/1.png", test::png_text(image));
     folder.file("a/2.TIF", tiff_text({tiff_page(image, COMPRESSION_LZW)}));

@@ -6,19 +6,15 @@
 
 #include "packed_samples.hpp"
 #include "stream/memory.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <deque>
 #include <optional>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using testing::HasSubstr;
 
 // What one rank got in one step.
 struct Seen {
@@ -247,7 +243,7 @@ TEST_F(Stream, NoticesLabelsOutOfRange) {
     std::vector<std::vector<StoredBlock>> blocks{index->stored_blocks(0), index->stored_blocks(1)};
     for (StoredBlock& block : blocks[1]) block.is_hashed = false;
     const auto unhashed = std::make_shared<const DatasetIndex>(DatasetIndex::of_blocks(
-        options_.output, test::content_of(options_.output / manifest_name), blocks));
+        options_.output, content_of(options_.output / manifest_name), blocks));
     const StoredBlock& block = blocks[1][9];
     test::overwrite(options_.output / index->shards()[block.shard].name, block.offset + 8, "\x63");
     const Error error = test::error_of([&] { test::read_all(unhashed); });

@@ -3,19 +3,15 @@
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <chrono>
 #include <functional>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught_text;
-using testing::HasSubstr;
 
 class Content : public testing::Test {
   protected:
@@ -43,7 +39,7 @@ class Content : public testing::Test {
         return content_digest(*index, all);
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(Content, IsTheSameInAnyNumberOfParts) {
@@ -112,7 +108,7 @@ class WatchedFiles : public testing::Test {
         fs::last_write_time(path, fs::last_write_time(path) + std::chrono::nanoseconds(1000));
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     const fs::path b_ = folder_ / "b.h5";
 };
 
@@ -146,7 +142,7 @@ TEST_F(WatchedFiles, ThatAreReplacedAreNamedWhateverTheirTime) {
 }
 
 TEST(PackedFiles, NeedNoWatchForTheyHaveHashes) {
-    const test::TempDir folder;
+    const TempDir folder;
     const test::IdxPack options = test::options_for(folder, test::make_samples(100), "toy");
     pack_dataset(options);
     const auto index = test::open_index(options.output);

@@ -4,26 +4,17 @@
 #include "lockstep/data/order.hpp"
 
 #include "stream/ledger_record.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <numeric>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 #include <sys/resource.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 constexpr const char* digest = "0123456789abcdef0123456789abcdef";
 
@@ -121,7 +112,7 @@ class Ledger : public testing::Test {
         EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
         return report;
     }
-    test::TempDir temp_;
+    TempDir temp_;
 };
 
 TEST_F(Ledger, ShowsEachSampleOncePerEpoch) {
@@ -314,7 +305,7 @@ TEST_F(Ledger, RefusesToWriteOverAnother) {
 
 TEST_F(Ledger, SaysWhereThereIsNone) {
     EXPECT_EQ(caught_code([&] { check_ledger(folder()); }), "E201");
-    EXPECT_THAT(test::caught_text([&] { check_ledger(folder()); }),
+    EXPECT_THAT(caught_text([&] { check_ledger(folder()); }),
                 HasSubstr("give the directory of a run that was trained with --ledger"));
     fs::create_directories(folder());
     EXPECT_EQ(caught_code([&] { check_ledger(folder()); }), "E228");
@@ -379,7 +370,7 @@ RC_GTEST_FIXTURE_PROP(Ledger, NoticesDamage, ()) {
     job.run(2, 10, 6);
     job.start(2, 10);  // all of the epoch is due
     const fs::path path = job.file(*rc::gen::inRange(0, 2), 1);
-    std::string bytes = test::content_of(path);
+    std::string bytes = content_of(path);
     const auto at = *rc::gen::inRange<std::size_t>(0, bytes.size());
     bytes[at] = static_cast<char>(bytes[at] ^ 1 << *rc::gen::inRange(0, 8));
     std::ofstream(path, std::ios::binary) << bytes;

@@ -9,6 +9,7 @@
 
 #include "data/samples.hpp"
 #include "stream/io_ways.hpp"
+#include "support/unit.hpp"
 
 #include <array>
 #include <atomic>
@@ -17,17 +18,10 @@
 #include <set>
 #include <system_error>
 
-#include <gmock/gmock.h>
 #include <pthread.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::AnyOf;
-using testing::Contains;
-using testing::Ge;
-using testing::HasSubstr;
-using testing::Le;
 
 TEST(TimedThreads, ThatCannotAllBeStartedEndWithTheReason) {
     pthread_attr_t usual, huge;
@@ -227,8 +221,8 @@ TEST(ScratchRows, AreTheSameEachTimeAndCompressLikePhotographs) {
         ratios[codec] =
             static_cast<double>(result.raw_bytes) / static_cast<double>(result.stored_bytes);
     }
-    EXPECT_THAT(ratios[Codec::deflate], testing::AllOf(Ge(1.2), Le(2.2)));
-    EXPECT_THAT(ratios[Codec::lz4], testing::AllOf(Ge(1.05), Le(1.9)));
+    EXPECT_THAT(ratios[Codec::deflate], AllOf(Ge(1.2), Le(2.2)));
+    EXPECT_THAT(ratios[Codec::lz4], AllOf(Ge(1.05), Le(1.9)));
     EXPECT_EQ(scratch_rows({.samples = 10})->fingerprint(),
               scratch_rows({.samples = 10})->fingerprint());
 }

@@ -2,16 +2,14 @@
 #include "lockstep/data/order.hpp"
 
 #include "soak/order_sweep.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
 
 std::vector<std::uint64_t> sequence(const EpochOrder& order) {
     std::vector<std::uint64_t> samples(order.samples());

@@ -4,13 +4,12 @@
 #include "stream/block_reader.hpp"
 #include "stream/memory.hpp"
 #include "stream/request_plan.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <cerrno>
 #include <set>
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -18,8 +17,6 @@
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
 
 class Reading : public test::PackedSamples {
   protected:
@@ -189,7 +186,7 @@ TEST_F(Reading, KeepsNeighboursOfABlockThatIsDamagedOrCutOff) {
                 EXPECT_EQ(std::memcmp(&rows.bytes[0][row * 16], packed.at(row).image.data(), 16),
                           0);
             }
-        EXPECT_THAT((std::set<std::string>{"E204", "E213"}), testing::Contains(caught_code([&] {
+        EXPECT_THAT((std::set<std::string>{"E204", "E213"}), Contains(caught_code([&] {
                         for (const ReadRequest& request : plan.requests())
                             reader.read(plan, request);
                     })));

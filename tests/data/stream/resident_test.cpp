@@ -4,21 +4,17 @@
 #include "packed_samples.hpp"
 #include "stream/read_plan.hpp"
 #include "stream/request_plan.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <deque>
 #include <set>
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using testing::HasSubstr;
 
 class Resident : public test::PackedSamples {
   protected:

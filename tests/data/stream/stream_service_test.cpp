@@ -6,21 +6,17 @@
 #include "packed_samples.hpp"
 #include "stream/memory.hpp"
 #include "stream/ordered_work.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <set>
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <sched.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using testing::HasSubstr;
 
 using Service = test::PackedSamples;
 
@@ -107,7 +103,7 @@ TEST_F(Service, WarnsOfADamagedBlockOnceWithItsPlace) {
     options.on_bad_data = BadData::mask;
     BatchStream stream(index, options);
     while (stream.next().position.epoch < 3) continue;
-    const std::string log = test::content_of(folder_ / "log" / "rank-00000.log");
+    const std::string log = content_of(folder_ / "log" / "rank-00000.log");
     const StoredBlock& block = index->stored_blocks(0)[20];
     const auto at = log.find("samples 320 to 335 are masked");
     ASSERT_NE(at, log.npos) << log;
@@ -210,7 +206,7 @@ TEST_F(Growing, StaysWithinTheProcessorsItMayUse) {
 }
 
 // A root with a control group of either version, and a process of 1 MiB.
-fs::path fake_root(const test::TempDir& folder, int version, const std::string& limit) {
+fs::path fake_root(const TempDir& folder, int version, const std::string& limit) {
     const std::string name = "root" + std::to_string(version) + limit;
     const std::string page = std::to_string((1u << 20) / 4096);
     folder.file(name + "/proc/self/statm", "9999 " + page + " 1 1 0 1 0\n");

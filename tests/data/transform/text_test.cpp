@@ -3,16 +3,14 @@
 #include "lockstep/data/transform.hpp"
 
 #include "images.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
 
 using namespace test;
-using testing::HasSubstr;
 
 std::string canonical(std::string_view text) {
     return TransformPipeline::parse(text).text();

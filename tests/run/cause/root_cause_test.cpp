@@ -7,8 +7,7 @@
 #include "lockstep/run/verdict.hpp"
 
 #include "run/log_lines.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <functional>
 #include <memory>
@@ -16,7 +15,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,9 +22,6 @@ namespace lockstep {
 namespace {
 
 using test::LogFolder;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 class ExplainEnd : public testing::Test {
   protected:
@@ -66,7 +61,7 @@ class ExplainEnd : public testing::Test {
     }
 
     static constexpr FlightSettings small_{.entries = 64};
-    const test::TempDir folder_;
+    const TempDir folder_;
     fs::path newest_;
     std::string failure_;
     std::vector<std::unique_ptr<FlightRecorder>> recorders_;
@@ -80,7 +75,7 @@ TEST_F(ExplainEnd, GivesBackWhatNeedsNoWord) {
                   }),
                   code);
     EXPECT_EQ(explain([] { return 70; }), 70) << "nothing has started";
-    EXPECT_EQ(test::caught_code([&] { explain(fall); }), "E612");
+    EXPECT_EQ(caught_code([&] { explain(fall); }), "E612");
     EXPECT_EQ(failure_, "");
 }
 
@@ -159,7 +154,7 @@ TEST_F(ExplainEnd, BlamesNobodyWhereAllAreGone) {
 
 TEST_F(ExplainEnd, LeavesEarlierStartsAlone) {
     start("i1", 1, 1);
-    EXPECT_EQ(test::caught_code([&] { explain(fall); }), "E612");
+    EXPECT_EQ(caught_code([&] { explain(fall); }), "E612");
     EXPECT_EQ(failure_, "");
     EXPECT_FALSE(fs::exists(verdict_path(newest_)));
 }

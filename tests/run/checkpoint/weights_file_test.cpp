@@ -4,22 +4,14 @@
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/safetensors.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <cstring>
 #include <numeric>
 #include <utility>
 
-#include <gmock/gmock.h>
-
 namespace lockstep {
 namespace {
-
-using test::caught_text;
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
 
 // The begin of a zip archive whose first file has this name.
 std::string zip_of(const std::string& name) {
@@ -34,7 +26,7 @@ class OtherWeights : public testing::Test {
         return caught_text([&] { WeightsFile{folder_.file(name, content)}; });
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(OtherWeights, AreConvertedByACommand) {
@@ -67,7 +59,7 @@ TEST_F(OtherWeights, OfARunAreExported) {
 }
 
 struct Written {
-    test::TempDir folder;
+    TempDir folder;
     fs::path path = folder.path() / "a.safetensors";
     std::vector<float> first = {1, 2, 3, 4, 5, 6}, second = {7};
 
@@ -97,7 +89,7 @@ TEST(Safetensors, HoldsWhatTheFormatSays) {
 
 // Its end and its header are no whole blocks.
 TEST(Safetensors, AreTheSameAroundThePageCache) {
-    const test::TempDir folder;
+    const TempDir folder;
     std::vector<float> first(700'001), second(3);
     std::iota(first.begin(), first.end(), 0.5f);
     const auto written = [&](const char* name, FileAccess access) {
@@ -122,7 +114,7 @@ std::vector<BitContract> contracts_of_run_made_with(const fs::path& run, const J
 
 // Earlier versions could round gradients between ranks.
 TEST(RecordedContracts, OfRunsThatSentFp32GoOn) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto found = contracts_of_run_made_with(
         folder.path() / "run", {{"seed", 1}, {"wire", "f32"}, {"powersgd-rank", 4}});
     ASSERT_EQ(found.size(), 1u);
@@ -130,13 +122,13 @@ TEST(RecordedContracts, OfRunsThatSentFp32GoOn) {
 }
 
 TEST(RecordedContracts, OfRunsThatRoundedGradientsAreRefused) {
-    const test::TempDir folder;
-    const std::string text = test::caught_text([&] {
+    const TempDir folder;
+    const std::string text = caught_text([&] {
         contracts_of_run_made_with(folder.path() / "run", {{"seed", 1}, {"wire", "bf16"}});
     });
-    EXPECT_THAT(text, testing::HasSubstr("error E306: run '"));
-    EXPECT_THAT(text, testing::HasSubstr("was made with --wire bf16"));
-    EXPECT_THAT(text, testing::HasSubstr("begin another run with its weights: --from "));
+    EXPECT_THAT(text, HasSubstr("error E306: run '"));
+    EXPECT_THAT(text, HasSubstr("was made with --wire bf16"));
+    EXPECT_THAT(text, HasSubstr("begin another run with its weights: --from "));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include "lockstep/run/flight_recorder.hpp"
 
 #include "flight_children.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,8 +13,6 @@
 
 namespace lockstep {
 namespace {
-
-using test::TempDir;
 
 constexpr FlightSettings small{.entries = 64};
 
@@ -178,7 +176,7 @@ TEST_F(FlightRecorderTest, MarksHowItEnds) {
 
 TEST_F(FlightRecorderTest, RefusesAFolderThatCannotBe) {
     const fs::path file = folder_.file("file", "");
-    EXPECT_NE(test::caught_code([&] { FlightRecorder(file / "flight", 0, 1); }), "");
+    EXPECT_NE(caught_code([&] { FlightRecorder(file / "flight", 0, 1); }), "");
 }
 
 TEST_F(FlightRecorderTest, IsNeverSeenTornByAnotherProcess) {
@@ -230,7 +228,7 @@ std::string ring_bytes() {
     FlightRecorder recorder(folder.path(), 0, 2, small);
     const auto channel = recorder.add_channel("gradients");
     for (std::uint64_t i = 0; i < 100; ++i) recorder.end(recorder.enqueue(channel, call_number(i)));
-    return test::content_of(ring_path(folder.path(), 0));
+    return content_of(ring_path(folder.path(), 0));
 }
 
 TEST(ReadRankTrace, SaysWhatIsWrongWithADamagedFile) {
@@ -289,7 +287,7 @@ RC_GTEST_PROP(ReadRankTrace, TakesAnyBytes, ()) {
 
 TEST(ReadRankTraces, TakesRingFilesInOrderAndNothingElse) {
     const TempDir folder;
-    EXPECT_EQ(test::caught_code([&] { read_rank_traces(folder.path()); }), "E663");
+    EXPECT_EQ(caught_code([&] { read_rank_traces(folder.path()); }), "E663");
     for (const int rank : {11, 2}) FlightRecorder(folder.path(), rank, 12, small);
     for (const char* name : {"rank-x.ring", "rank-.ring", "rank-00001.ring~", "verdict.json"})
         folder.file(name, "x");

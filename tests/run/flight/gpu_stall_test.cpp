@@ -2,15 +2,10 @@
 // Scenes in which all hosts wait in one collective and only their GPUs differ.
 #include "lockstep/run/verdict.hpp"
 
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 constexpr double present_s = 1'000'000;
 constexpr std::uint64_t hanging = 813;

@@ -7,11 +7,9 @@
 
 #include "flight/signs_of_life.hpp"
 #include "flight_children.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <chrono>
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
@@ -21,9 +19,6 @@ using test::has_ring;
 using test::Rank;
 using test::RankChild;
 using test::sleep_for_ever;
-using test::TempDir;
-using testing::AllOf;
-using testing::HasSubstr;
 
 const NodeWatchSettings fast{.beat_s = 0.05, .silent_s = 1.2};
 
@@ -71,7 +66,7 @@ TEST(NodeBeat, IsNothingWhereItIsTornOrForeign) {
     const TempDir folder;
     const fs::path path = node_beat_path(folder.path(), 0);
     write_node_beat(path, example(), Create::yes);
-    const std::string whole = test::content_of(path);
+    const std::string whole = content_of(path);
     const auto end = whole.find("end") + 3;
     for (std::size_t length = 0; length < end; ++length) {
         folder.file("node-00000.beat", whole.substr(0, length));
@@ -140,7 +135,7 @@ class HostB {
     static ProcessIdentity process_of(pid_t pid) {
         ProcessIdentity process = this_process();
         process.pid = pid;
-        const auto stat = parse_process_stat(test::content_of(fmt::format("/proc/{}/stat", pid)));
+        const auto stat = parse_process_stat(content_of(fmt::format("/proc/{}/stat", pid)));
         process.start_ticks = stat ? stat->start_ticks : 0;
         return process;
     }

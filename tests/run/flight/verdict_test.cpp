@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/verdict.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <csignal>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr double now = 1'000'000;
 constexpr FlightCall bucket_3{.op = FlightOp::reduce, .bytes = 25u << 20, .bucket = 3};
@@ -177,7 +172,7 @@ TEST(Diagnose, TellsACrashFromAKill) {
 
 // The count of both versions; of version 2 only up to the group that sets the limit.
 TEST(Diagnose, SaysWhenMemoryRanOut) {
-    const test::TempDir root;
+    const TempDir root;
     std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
     traces[1].life = Life::gone;
     const auto blamed = [&](std::uint64_t before) {
@@ -201,9 +196,9 @@ TEST(Diagnose, SaysWhenMemoryRanOut) {
     root.file("sys/fs/cgroup/slurm/job/memory.max", "440401920\n");
     root.file("sys/fs/cgroup/slurm/memory.events", "oom 9\noom_kill 9\n");
     EXPECT_THAT(blamed(0).why, HasSubstr("ended 1 process(es)"));
-    EXPECT_THAT(blamed(1).what, testing::Not(HasSubstr("memory ran out")));
+    EXPECT_THAT(blamed(1).what, Not(HasSubstr("memory ran out")));
     traces[1].signal = SIGSEGV;
-    EXPECT_THAT(blamed(0).what, testing::Not(HasSubstr("memory ran out"))) << "a crash";
+    EXPECT_THAT(blamed(0).what, Not(HasSubstr("memory ran out"))) << "a crash";
     root.file("proc/self/cgroup", "0::/slurmstepd.scope/job_7/step_batch/user\n");
     root.file("sys/fs/cgroup/slurmstepd.scope/memory.events", "oom_kill 9\n");
     root.file("sys/fs/cgroup/slurmstepd.scope/job_7/memory.events", "oom_kill 2\n");
@@ -346,8 +341,8 @@ TEST(Diagnose, BlamesTheNetworkWhereAllAreInOneCollectiveOrFurtherOn) {
     waits(traces[2]);
     const Verdict verdict = verdict_on(traces);
     EXPECT_EQ(verdict.trouble, Trouble::network_slow);
-    EXPECT_THAT(verdict.what, testing::StartsWith("ranks 0-1 are in #813 reduce bucket 3"));
-    EXPECT_THAT(verdict.why, testing::StartsWith("rank 2 is done with that and further on; "));
+    EXPECT_THAT(verdict.what, StartsWith("ranks 0-1 are in #813 reduce bucket 3"));
+    EXPECT_THAT(verdict.why, StartsWith("rank 2 is done with that and further on; "));
 }
 
 TEST(Diagnose, NamesRanksThatAllComputeAndDoNotEndAPhase) {
@@ -432,7 +427,7 @@ TEST(Diagnose, LeavesDamagedRingsOut) {
 }
 
 TEST(VerdictFile, IsWrittenOnceAndReadBack) {
-    const test::TempDir folder;
+    const TempDir folder;
     EXPECT_FALSE(read_verdict(folder.path()));
     const Verdict verdict = verdict_on(all_wait_for(1, 3));
     EXPECT_TRUE(claim_verdict(folder.path(), verdict));
@@ -447,22 +442,22 @@ TEST(VerdictFile, IsWrittenOnceAndReadBack) {
 
 TEST(VerdictFile, IsRefusedWhenItMakesNoSense) {
     for (const char* content : {"", "{}", "[]", R"({"verdict": "unheard of"})"}) {
-        const test::TempDir folder;
+        const TempDir folder;
         folder.file("verdict.json", content);
-        EXPECT_EQ(test::caught_code([&] { read_verdict(folder.path()); }), "E222") << content;
+        EXPECT_EQ(caught_code([&] { read_verdict(folder.path()); }), "E222") << content;
     }
 }
 
 // Two ranks of a node once both repeated it: the first had ended when the second looked.
 TEST(VerdictFile, IsRepeatedOnceOnAHostThatDidNotHearIt) {
-    const test::TempDir folder;
+    const TempDir folder;
     EXPECT_FALSE(claim_unheard_verdict(folder.path(), 0)) << "there is none";
     folder.file("verdict.json", R"({"host": "another"})");
     EXPECT_FALSE(claim_unheard_verdict(folder.path(), 60)) << "it is young";
     EXPECT_TRUE(claim_unheard_verdict(folder.path(), 0));
     EXPECT_FALSE(claim_unheard_verdict(folder.path(), 0)) << "it was repeated";
 
-    const test::TempDir own;
+    const TempDir own;
     EXPECT_TRUE(claim_verdict(own.path(), Verdict{}));
     EXPECT_FALSE(claim_unheard_verdict(own.path(), 0)) << "it was printed here";
 }

@@ -3,9 +3,8 @@
 
 #include "flight_children.hpp"
 #include "support/ends.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
-#include <gmock/gmock.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -18,8 +17,6 @@ using test::has_ring;
 using test::Rank;
 using test::RankChild;
 using test::sleep_for_ever;
-using test::TempDir;
-using testing::ContainsRegex;
 
 std::optional<FlightEntry> pending(std::uint64_t seq, double enqueued_s) {
     return FlightEntry{.seq = seq, .enqueued_s = enqueued_s};
@@ -93,7 +90,7 @@ TEST_F(WatchdogTest, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
     EXPECT_THAT(waiting.output(), has("has not come to #2 barrier\n"));
     EXPECT_THAT(waiting.output(), has("rank 1 last finished #1 and is in data wait since"));
     EXPECT_EQ(read_verdict(folder_.path())->trouble, Trouble::slow_rank);
-    EXPECT_THAT(test::content_of(folder_ / "rank-00000.threads"), has("sleeping"));
+    EXPECT_THAT(content_of(folder_ / "rank-00000.threads"), has("sleeping"));
     EXPECT_EQ(read_rank_trace(ring_path(folder_.path(), 0)).exit_code, 76);
 }
 
@@ -229,7 +226,7 @@ TEST_F(WatchdogTest, EndsRanksThatAllComputeForEver) {
     EXPECT_THAT(output, ContainsRegex("error E660: no rank has finished a phase for " + age));
     EXPECT_THAT(output, ContainsRegex("rank 1 last finished #1 and is in forward since " + age));
     EXPECT_EQ(read_verdict(folder_.path())->trouble, Trouble::no_progress);
-    EXPECT_THAT(test::content_of(folder_ / "rank-00000.threads"), has("thread"));
+    EXPECT_THAT(content_of(folder_ / "rank-00000.threads"), has("thread"));
 }
 
 TEST_F(WatchdogTest, EndsARankThatCannotAnswerASecondRequestToStop) {

@@ -3,12 +3,10 @@
 
 #include "made_up_run.hpp"
 #include "report/report_words.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <cmath>
 #include <limits>
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
@@ -17,9 +15,6 @@ using test::made_up_cause;
 using test::made_up_clues;
 using test::made_up_figures;
 using test::made_up_report;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 TEST(ReportOutcome, SaysHowTheRunEndedWithItsResults) {
     RunFigures run = made_up_figures(2, 20);
@@ -127,7 +122,7 @@ TEST(HeatMap, BearsStepsFarApart) {
 }
 
 TEST(Placement, IsReadFromTheLogWithoutColumnsThatSayNothing) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto log = folder.file("rank-00000.log",
                                  "2 nodes | 2 ranks x 2 threads\n"
                                  "rank  node   local  cores  threads  comm  numa  gpu  path  nic\n"

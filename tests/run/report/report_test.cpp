@@ -2,13 +2,12 @@
 #include "made_up_run.hpp"
 #include "report/report_words.hpp"
 #include "support/ends.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <regex>
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
@@ -18,12 +17,6 @@ using test::made_up_cause;
 using test::made_up_clues;
 using test::made_up_figures;
 using test::made_up_report;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::Ge;
-using testing::Le;
-using testing::Not;
-using testing::SizeIs;
 
 // A run without anything to find, which each test spoils.
 class Findings : public testing::Test {
@@ -106,7 +99,7 @@ TEST_F(Findings, NameSlowDataAndWhatBindsThem) {
             "lockstep train --io-threads 6 --run runs/a-io-threads"))
         << "a complete run has no steps left";
     clues_.status.condition = RunCondition::checkpointed;
-    EXPECT_THAT(said("data_bound"), testing::EndsWith("lockstep train --io-threads 6"));
+    EXPECT_THAT(said("data_bound"), EndsWith("lockstep train --io-threads 6"));
 }
 
 TEST_F(Findings, NameCommunicationAndTimeBesideTraining) {

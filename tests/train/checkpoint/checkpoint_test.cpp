@@ -7,8 +7,7 @@
 #include "lockstep/run/safetensors.hpp"
 
 #include "checkpoint/initial_weights.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 #include "train/checkpoint/shares.hpp"
 
 #include <cmath>
@@ -16,15 +15,9 @@
 #include <numeric>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using test::caught_text;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 const std::vector<TensorMeta> tensors = {{"fc.weight", {20, 50}}, {"fc.bias", {7}}, {"scale", {}}};
 
@@ -184,7 +177,7 @@ TEST_F(Checkpoints, NonFiniteValuesAreNotSaved) {
     Share share = mine(2);
     if (ranks_.rank() == ranks_.size() - 1)
         share.pieces.front().data[0] = std::numeric_limits<float>::quiet_NaN();
-    EXPECT_EQ(test::caught_code([&] { save({.step = 2}, share); }), "E701");
+    EXPECT_EQ(caught_code([&] { save({.step = 2}, share); }), "E701");
     EXPECT_EQ(list_checkpoints(root).size(), 1U);
     ranks_.barrier();
 }
@@ -204,8 +197,8 @@ TEST_F(Checkpoints, AnotherModelIsNamed) {
         {"fc.weight", {20, 51}}, {"fc.bias", {7}}, {"scale", {}}};
     const Error error = test::error_of([&] { load_checkpoint(ranks_, root, other, {}); });
     EXPECT_EQ(error.code(), "E304");
-    EXPECT_THAT(error.why(), testing::HasSubstr("'fc.weight' [20,50]"));
-    EXPECT_THAT(error.why(), testing::HasSubstr("'fc.weight' [20,51]"));
+    EXPECT_THAT(error.why(), HasSubstr("'fc.weight' [20,50]"));
+    EXPECT_THAT(error.why(), HasSubstr("'fc.weight' [20,51]"));
 }
 
 TEST_F(Checkpoints, EveryFlippedBitIsFound) {
@@ -330,7 +323,7 @@ class FirstWeights : public testing::Test {
     }
 
     Communicator ranks_ = Communicator::world();
-    test::TempDir folder_;
+    TempDir folder_;
     TrainSettings settings_;
 };
 

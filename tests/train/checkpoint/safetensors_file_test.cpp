@@ -3,24 +3,16 @@
 #include "lockstep/run/safetensors.hpp"
 
 #include "checkpoint/initial_weights.hpp"
-#include "support/caught.hpp"
 #include "support/made_up_program.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
 
-#include <gmock/gmock.h>
-
 namespace lockstep {
 namespace {
-
-using test::caught_text;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
 
 // A file as others write it: no padding, any order of names.
 std::string container(const std::string& header, const std::string& data) {
@@ -53,7 +45,7 @@ class SafetensorsInput : public testing::Test {
         return error(container(header, data));
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(SafetensorsInput, ReadsFloatsOfEveryWidth) {
@@ -130,7 +122,7 @@ class WeightsIndex : public testing::Test {
         return caught_text([&] { WeightsFile{index(map)}; });
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(WeightsIndex, NamesTheFilesOfItsTensors) {
@@ -198,7 +190,7 @@ class WeightsArchive : public testing::Test {
         return "\x93NUMPY" + std::string{1, 0, static_cast<char>(text.size()), 0} + text + data;
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(WeightsArchive, HasWhatWasExported) {
@@ -225,7 +217,7 @@ TEST_F(WeightsArchive, HasWhatWasExported) {
         std::string other = whole;
         other[i] = static_cast<char>(other[i] ^ 0x41);
         const std::string text = error(other);
-        EXPECT_THAT(text, testing::AnyOf("", HasSubstr("E309"))) << i;
+        EXPECT_THAT(text, AnyOf("", HasSubstr("E309"))) << i;
         EXPECT_THAT(error(whole.substr(0, i)), HasSubstr("E309")) << i;
     }
 }
@@ -242,8 +234,8 @@ TEST_F(WeightsArchive, IsReadAsNumpyWritesIt) {
     EXPECT_EQ(written(npy("<f4", "True", "(6,)", data)).at("fc.weight"), 21);
     EXPECT_EQ(written(npy(">f4", "False", "(6,)", data)).size(), 0u) << "no f32 as match_weights()";
     EXPECT_THAT(error(of(npy("<f4", "True", "(2, 3)", data))),
-                testing::AllOf(HasSubstr("'fc.weight': it is in Fortran order"),
-                               HasSubstr("convert it: python3 -c")));
+                AllOf(HasSubstr("'fc.weight': it is in Fortran order"),
+                      HasSubstr("convert it: python3 -c")));
     EXPECT_THAT(error(of(npy("<f4", "False", "(2, 4)", data))), HasSubstr("does not fill"));
     EXPECT_THAT(error(of(npy("<f4", "False", "(99999999999999999999,)", data))),
                 HasSubstr("its shape is impossible"));
@@ -266,7 +258,7 @@ class MatchedTensors : public testing::Test {
         return match_weights(file_, wanted, known_, skip, use);
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
     const std::vector<std::string> known_{"bn.count"};
     const WeightsFile file_{folder_.file(
         "a",

@@ -2,19 +2,14 @@
 #include "lockstep/train/train.hpp"
 
 #include "loop/inputs.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 #include "train/made_up_index.hpp"
 
 #include <array>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 namespace lockstep {
 namespace {
-
-using testing::EndsWith;
-using testing::HasSubstr;
 
 // Four samples of three numbers, of which the batch has the last two, with targets.
 class SampleError : public testing::Test {
@@ -83,7 +78,7 @@ TEST_F(SampleError, NamesFiniteNumbersWhoseSquareIsNot) {
 }
 
 TEST_F(SampleError, SaysWhereRowsAreNotThoseOfTheSource) {
-    EXPECT_THAT(error_of_row_order("source"), testing::Not(HasSubstr("shuffled")));
+    EXPECT_THAT(error_of_row_order("source"), Not(HasSubstr("shuffled")));
     EXPECT_THAT(error_of_row_order("shuffled:1"), HasSubstr("which packing shuffled"));
 }
 

@@ -9,8 +9,7 @@
 
 #include "model/load_weights.hpp"
 #include "schedule/blank_step.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <functional>
 #include <map>
@@ -18,7 +17,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 
@@ -44,12 +42,12 @@ std::unique_ptr<Model> opened(const fs::path& path) {
 }
 
 std::string refusal(const std::function<void()>& step) {
-    const auto error = test::caught(step);
+    const auto error = caught(step);
     return error ? error->code() + ": " + error->why() : "none";
 }
 
 TEST(ScriptModel, GivesWhatItsFileSays) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto model = opened(save(folder / "net.pt"));
     ASSERT_EQ(model->parameters().size(), 1U);
     EXPECT_EQ(model->parameters()[0].name, "w");
@@ -61,7 +59,7 @@ TEST(ScriptModel, GivesWhatItsFileSays) {
 
 // The optimising executor's gradients change after some runs.
 TEST(ScriptModel, ComputesTheSameHoweverOftenItRan) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto model = opened(save(
         folder / "net.pt", [](auto&) {}, "return torch.tanh(torch.mm(x, self.w)) * 0.1"));
     torch::manual_seed(2);
@@ -76,13 +74,13 @@ TEST(ScriptModel, ComputesTheSameHoweverOftenItRan) {
 }
 
 TEST(ScriptModel, LeavesFrozenParametersAlone) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto add = [](auto& net) { net.register_parameter("frozen", torch::ones({2}), false); };
     EXPECT_EQ(opened(save(folder / "net.pt", add))->parameters().size(), 1U);
 }
 
 TEST(FreezeNamed, TakesParametersOfAnyModelFromThoseThatLearn) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto script = opened(save(folder / "net.pt", [](auto& net) {
         net.register_parameter("more", torch::ones({2}).set_requires_grad(true), false);
     }));
@@ -109,7 +107,7 @@ TEST(FreezeNamed, TakesParametersOfAnyModelFromThoseThatLearn) {
 }
 
 TEST(ScriptModel, KnowsItsMode) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto model = opened(save(
         folder / "net.pt", [](auto&) {}, "return torch.mm(x, self.w) * self.training"));
     const NamedTensors ones = {{"features", torch::ones({1, 3, 1, 1})}};
@@ -136,7 +134,7 @@ fs::path save_weights(const fs::path& path, const std::map<std::string, float>& 
 }
 
 TEST(LoadWeights, TakesWhatIsFrozenWithTheModelsOwnValues) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto model = opened(save(folder / "net.pt", [](auto& net) {
         net.register_parameter("frozen", torch::full({1, 2}, 5.0F), false);
     }));
@@ -164,7 +162,7 @@ TEST(LoadWeights, TakesWhatIsFrozenWithTheModelsOwnValues) {
 }
 
 TEST(LoadFromRun, RefusesToForgetWhatIsFrozenNow) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto model = opened(save(folder / "net.pt", [](auto& net) {
         net.register_parameter("frozen", torch::full({1, 2}, 5.0F), false);
     }));
@@ -183,17 +181,17 @@ TEST(LoadFromRun, RefusesToForgetWhatIsFrozenNow) {
     };
     EXPECT_EQ(loaded(1, 5, ""), 1);
     EXPECT_EQ(loaded(2, 6, "frozen"), 2);
-    const auto error = test::caught([&] { loaded(3, 6, ""); });
+    const auto error = caught([&] { loaded(3, 6, ""); });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->why(), "frozen is frozen and has other values in the model's file");
     EXPECT_THAT(error->fix(),
-                testing::AllOf(testing::StartsWith("give --model all.pt beside --from, after: "),
-                               testing::EndsWith(" --step 3 --format torchscript --out all.pt")));
+                AllOf(StartsWith("give --model all.pt beside --from, after: "),
+                      EndsWith(" --step 3 --format torchscript --out all.pt")));
     EXPECT_TRUE(model->frozen()[0].tensor.equal(torch::full({1, 2}, 5.0F)));
 }
 
 TEST(ScriptModel, IsWrittenAnewWithOtherValues) {
-    const test::TempDir folder;
+    const TempDir folder;
     const fs::path path = save(folder / "net.pt", [](auto& net) {
         net.register_parameter("frozen", torch::full({2}, 5.0F), false);
         net.register_buffer("n", torch::zeros({1}, torch::kInt64));
@@ -210,12 +208,12 @@ TEST(ScriptModel, IsWrittenAnewWithOtherValues) {
         only(opened(folder / "new.pt")->forward({{"features", torch::ones({4, 3, 1, 1})}}));
     EXPECT_TRUE(out.equal(torch::full({4, 2}, 6.0F)));
     for (const NamedTensor& other : {NamedTensor{"v", w}, NamedTensor{"w", torch::ones({2, 3})}})
-        EXPECT_EQ(test::caught_code([&] { script_with(path, {other}); }), "E304");
-    EXPECT_EQ(test::caught_code([&] { script_with(folder / "none.pt", {}); }), "E201");
+        EXPECT_EQ(caught_code([&] { script_with(path, {other}); }), "E304");
+    EXPECT_EQ(caught_code([&] { script_with(folder / "none.pt", {}); }), "E201");
 }
 
 TEST(OpenModel, RefusesTensorsThatRanksCannotSum) {
-    const test::TempDir folder;
+    const TempDir folder;
     const fs::path path = folder / "net.pt";
     save(path, [](auto& net) { net.register_buffer("n", torch::zeros({2}, torch::kInt64)); });
     EXPECT_EQ(refusal([&] { opened(path); }), "E250: buffer 'n' holds 2 values of type Long");
@@ -237,7 +235,7 @@ TEST(OpenModel, RefusesTensorsThatRanksCannotSum) {
 }
 
 TEST(ScriptModel, KnowsItsInputs) {
-    const test::TempDir folder;
+    const TempDir folder;
     torch::jit::Module net("net");
     net.register_attribute("training", c10::BoolType::get(), true);
     net.register_parameter("w", torch::ones({1}).requires_grad_(), false);
@@ -250,24 +248,24 @@ TEST(ScriptModel, KnowsItsInputs) {
 
 // As a file that was traced with eight samples.
 TEST(ScriptModel, IsItsAuthorsToMendWhereItIsForOneBatchSize) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto model = opened(save(
         folder / "net.pt", [](auto&) {}, "return torch.mm(x.reshape([8, 3]), self.w)"));
     const Error error = test::error_of([&] {
         outputs_of(*model, {{"features", torch::ones({4, 3, 1, 1})}});
     });
     EXPECT_EQ(error.code(), "E217");
-    EXPECT_THAT(error.why(), testing::HasSubstr("shape '[8, 3]' is invalid for input of size 12"));
+    EXPECT_THAT(error.why(), HasSubstr("shape '[8, 3]' is invalid for input of size 12"));
     EXPECT_THAT(error.fix(),
-                testing::StartsWith("fix the model's forward(), which is given f32 [4, 3, 1, 1] "
-                                    "here; a file that was traced keeps"));
+                StartsWith("fix the model's forward(), which is given f32 [4, 3, 1, 1] "
+                           "here; a file that was traced keeps"));
 }
 
 TEST(OpenModel, RefusesModelsThatGiveNoTensor) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto model = opened(save(
         folder / "net.pt", [](auto&) {}, "return (torch.mm(x, self.w), x)"));
-    EXPECT_EQ(test::caught_code([&] {
+    EXPECT_EQ(caught_code([&] {
                   model->forward({{"features", torch::ones({1, 3, 1, 1})}});
               }),
               "E217");
@@ -278,13 +276,13 @@ TEST(OpenModel, RefusesModelsThatGiveNoTensor) {
 }
 
 TEST(ScriptModel, SaysWhatItsAuthorRaises) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto model = opened(save(
         folder / "net.pt", [](auto&) {}, "assert x.dim() == 9, 'I take no twos'\n    return x"));
     EXPECT_THAT(refusal([&] {
                     outputs_of(*model, {{"features", torch::ones({4, 3, 1, 1})}});
                 }),
-                testing::AllOf(testing::StartsWith("E217"), testing::HasSubstr("I take no twos")));
+                AllOf(StartsWith("E217"), HasSubstr("I take no twos")));
 }
 
 // A class that names its outputs.

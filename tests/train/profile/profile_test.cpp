@@ -2,18 +2,16 @@
 #include "lockstep/train/profile.hpp"
 
 #include "profile/operator_ledger.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <functional>
 
-#include <gmock/gmock.h>
 #include <torch/nn.h>
 #include <torch/torch.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
 
 const OperatorCost& cost_of(const std::vector<OperatorCost>& costs,
                             StepPass pass,

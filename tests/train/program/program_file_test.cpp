@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/program_file.hpp"
 
-#include "support/caught.hpp"
 #include "support/made_up_program.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <functional>
 #include <set>
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
 using test::ArchiveEntries;
 using test::MadeUpProgram;
-using testing::AllOf;
-using testing::HasSubstr;
 
 class ProgramFileTest : public testing::Test {
   protected:
@@ -28,10 +23,10 @@ class ProgramFileTest : public testing::Test {
         return write(test::zip_of(made.entries()));
     }
     std::string refusal(const MadeUpProgram& made) const {
-        return test::caught_text([&] { read_program(write(made)); });
+        return caught_text([&] { read_program(write(made)); });
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 TEST_F(ProgramFileTest, SaysWhatAnArchiveHolds) {
@@ -59,9 +54,9 @@ TEST_F(ProgramFileTest, TakesTheLossFirst) {
             found.push_back(one.name + " " + one.value);
         return found;
     };
-    EXPECT_THAT(names(), testing::ElementsAre("0 mul", "1 norm"));
+    EXPECT_THAT(names(), ElementsAre("0 mul", "1 norm"));
     made.name_outputs({"answer", "loss"});
-    EXPECT_THAT(names(), testing::ElementsAre("answer mul", "loss norm"));
+    EXPECT_THAT(names(), ElementsAre("answer mul", "loss norm"));
 }
 
 TEST_F(ProgramFileTest, NamesOfOneTensorAreOne) {
@@ -111,12 +106,12 @@ TEST_F(ProgramFileTest, SurvivesEveryDamagedByte) {
         for (const char bits : {'\1', '\x80', '\xff'}) {
             std::string damaged = whole;
             damaged[at] = static_cast<char>(damaged[at] ^ bits);
-            seen.insert(test::caught_code([&] { read_program(write(damaged)); }));
+            seen.insert(caught_code([&] { read_program(write(damaged)); }));
         }
     }
     for (std::size_t bytes = 0; bytes < whole.size(); bytes += 97)
-        EXPECT_EQ(test::caught_code([&] { read_program(write(whole.substr(0, bytes))); }), "E250");
-    EXPECT_THAT(seen, testing::UnorderedElementsAre("", "E250"));
+        EXPECT_EQ(caught_code([&] { read_program(write(whole.substr(0, bytes))); }), "E250");
+    EXPECT_THAT(seen, UnorderedElementsAre("", "E250"));
 }
 
 // PyTorch writes checksums behind the bytes (flag 8 of APPNOTE.TXT 4.4.4); others write them
@@ -192,7 +187,7 @@ TEST_F(ProgramFileTest, RefusesHostileArchives) {
         test::zip_of({{"models/model.json", "{}"}}),
         test::zip_of({{"models/model.json", std::string(100'000, '[')}})};
     for (std::size_t i = 0; i < archives.size(); ++i)
-        EXPECT_EQ(test::caught_code([&] { read_program(write(archives[i])); }), "E250") << i;
+        EXPECT_EQ(caught_code([&] { read_program(write(archives[i])); }), "E250") << i;
 }
 
 // Sizes, offsets, names and types that the texts of a whole zip may lie about.

@@ -4,15 +4,13 @@
 #include "lockstep/plan/model_table.hpp"
 
 #include "model/model_file.hpp"
-#include "support/caught.hpp"
 #include "support/made_up_program.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <tuple>
 
-#include <gmock/gmock.h>
 #include <torch/nn/functional.h>
 #include <torch/utils.h>
 
@@ -22,8 +20,6 @@ namespace {
 using test::argument_of;
 using test::MadeUpProgram;
 using test::tensor_argument;
-using testing::AllOf;
-using testing::HasSubstr;
 
 class ProgramGraphTest : public testing::Test {
   protected:
@@ -33,10 +29,10 @@ class ProgramGraphTest : public testing::Test {
         return open_model({.name = path.string(), .program_mode = mode}, {6, 1, 1, 3}, 1);
     }
     std::string refusal_of(const MadeUpProgram& program) const {
-        return test::caught_text([&] { made(program); });
+        return caught_text([&] { made(program); });
     }
 
-    test::TempDir folder_;
+    TempDir folder_;
 };
 
 at::Tensor value(const NamedTensors& tensors, const std::string& name) {
@@ -143,7 +139,7 @@ TEST_F(ProgramGraphTest, RefusesAProgramForEvaluation) {
 
 TEST_F(ProgramGraphTest, IsTrainedAsItIsOnlyIfItWasExportedForEvaluation) {
     const auto refusal = [&](const MadeUpProgram& program) {
-        return test::caught_text([&] { made(program, ProgramMode::as_exported); });
+        return caught_text([&] { made(program, ProgramMode::as_exported); });
     };
     EXPECT_THAT(refusal(test::made_up_classifier(6, 3)),
                 AllOf(HasSubstr("E107: --model-mode as-exported has no effect"),
@@ -175,7 +171,7 @@ TEST_F(ProgramGraphTest, ParametersThatLearnAreF32) {
         EXPECT_THAT(text,
                     AllOf(HasSubstr("parameter 'w' is complex64, not f32"),
                           HasSubstr("use torch.view_as_complex(w) in forward()")));
-    EXPECT_THAT(shown(test::made_up_classifier(6, 3)), testing::Not(HasSubstr("in the way")));
+    EXPECT_THAT(shown(test::made_up_classifier(6, 3)), Not(HasSubstr("in the way")));
 }
 
 TEST_F(ProgramGraphTest, TiedWeightsAreOneTensor) {
@@ -238,7 +234,7 @@ TEST_F(ProgramGraphTest, NamesInputsThatDoNotFit) {
                                     torch::ones({2, 2, 3}),
                                     torch::ones({5000, 6}),
                                     torch::ones({2, 6}, torch::kLong)})
-        EXPECT_THAT(test::caught_text([&] {
+        EXPECT_THAT(caught_text([&] {
                         model->forward({{"x", wrong}});
                     }),
                     AllOf(HasSubstr("E217"), HasSubstr("its input 'x' is f32 [batch, 6]")));

@@ -2,9 +2,8 @@
 #include "prune/channel_chain.hpp"
 
 #include "model/model_file.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
-#include <gmock/gmock.h>
 #include <torch/torch.h>
 
 namespace lockstep {
@@ -76,17 +75,17 @@ TEST(PruneChannels, KeepsTheFirstOfEqualOnesAndAtLeastOne) {
 TEST(CheckPrunable, SaysWhyOthersAreNot) {
     for (const char* model : {"cnn", "cnn-bn", "mlp"}) check_prunable(model);
     const auto said = [](const std::string& model) {
-        return test::caught_text([&] { check_prunable(model); });
+        return caught_text([&] { check_prunable(model); });
     };
-    EXPECT_THAT(said("resnet18"), testing::HasSubstr("E106: 'resnet18' cannot be pruned"));
-    EXPECT_THAT(said("resnet18"), testing::HasSubstr("its shortcuts add up the channels"));
-    EXPECT_THAT(said("net.pt"), testing::HasSubstr("what its layers are is in its file"));
-    EXPECT_THAT(said("mine"), testing::HasSubstr("what its layers are is not known"));
+    EXPECT_THAT(said("resnet18"), HasSubstr("E106: 'resnet18' cannot be pruned"));
+    EXPECT_THAT(said("resnet18"), HasSubstr("its shortcuts add up the channels"));
+    EXPECT_THAT(said("net.pt"), HasSubstr("what its layers are is in its file"));
+    EXPECT_THAT(said("mine"), HasSubstr("what its layers are is not known"));
 }
 
 TEST(Channels, AreAsManyAsTheModelHas) {
     const auto code = [](const std::string& model, const std::string& channels) {
-        return test::caught_code([&] {
+        return caught_code([&] {
             open_model({.name = model, .channels = channels}, {1, 8, 8, 5}, 1);
         });
     };

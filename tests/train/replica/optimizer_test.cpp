@@ -4,20 +4,17 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
 
 std::vector<float> noise(std::size_t count, std::uint64_t seed) {
     CounterRandom random(Purpose::test, {seed});
@@ -155,14 +152,13 @@ TEST(RateFactor, IsThatOfTheLastPatternThatMatches) {
     };
     EXPECT_THAT(factors("fc1.*=0.1,*.bias=2"), ElementsAre(0.1, 2, 1));
     EXPECT_THAT(factors(""), ElementsAre(1, 1, 1));
-    EXPECT_THAT(
-        test::caught_text([&] { factors("fc3.*=0.1"); }),
-        testing::HasSubstr("E107: --lr-group 'fc3.*' has no effect\n  why: the model has no "
-                           "parameter that learns of such a name: fc1.bias, fc1.weight, "
-                           "fc2.weight\n  fix: drop it (--lr-group '' if a run's settings have "
-                           "it), or give one of these names or a pattern for them"));
+    EXPECT_THAT(caught_text([&] { factors("fc3.*=0.1"); }),
+                HasSubstr("E107: --lr-group 'fc3.*' has no effect\n  why: the model has no "
+                          "parameter that learns of such a name: fc1.bias, fc1.weight, "
+                          "fc2.weight\n  fix: drop it (--lr-group '' if a run's settings have "
+                          "it), or give one of these names or a pattern for them"));
     for (const char* bad : {"fc1.*", "=0.1", "fc1.*=", "fc1.*=x", "fc1.*=-1", "fc1.*=inf", "a=nan"})
-        EXPECT_EQ(test::caught_code([&] { factors(bad); }), "E103") << bad;
+        EXPECT_EQ(caught_code([&] { factors(bad); }), "E103") << bad;
 }
 
 TEST_P(EveryOptimizer, GivesEqualBitsHoweverTheVectorIsCut) {
@@ -394,7 +390,7 @@ TEST(GroupText, SaysWhatIsDecayedAndNoEnumeratorIsRefused) {
     EXPECT_EQ(text(OptimizerKind::sgd, 0.01), "weight decay 0.01 for 5 tensors");
     EXPECT_EQ(text(OptimizerKind::adamw, 0), "");
     const OptimizerSettings none{.kind = static_cast<OptimizerKind>(99)};
-    EXPECT_EQ(test::caught_code([&] { check_optimizer(none); }), "E103");
+    EXPECT_EQ(caught_code([&] { check_optimizer(none); }), "E103");
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 #include "task/task.hpp"
 
 #include <cmath>
 
-#include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/types.h>
 
@@ -116,15 +115,15 @@ TEST(Classification, BalancesRareClassesAndRefusesWeightsThatAreNoneForEach) {
                 std::log(2.0) * (8.0 / 12 + 8.0 / 4),
                 1e-5);
     for (const char* text : {"1,2", "1,x,1", "1,-1,1", "", "ballanced"})
-        EXPECT_EQ(test::caught_code([&] { classes(3, {.class_weights = text}); }), "E103") << text;
+        EXPECT_EQ(caught_code([&] { classes(3, {.class_weights = text}); }), "E103") << text;
 }
 
 TEST(Classification, RefusesWhatNothingCanBeLearnedFrom) {
-    EXPECT_EQ(test::caught_code([] { classes(1)->class_warning(); }), "E217");
+    EXPECT_EQ(caught_code([] { classes(1)->class_warning(); }), "E217");
     EXPECT_EQ(classes(2)->class_warning(), "");
     const Field labels{.name = "labels", .class_counts = {0, 5, 4, 0}};
     const auto refused = [&](const char* weights) {
-        return test::caught_code([&] { make_classification({.class_weights = weights}, labels); });
+        return caught_code([&] { make_classification({.class_weights = weights}, labels); });
     };
     EXPECT_EQ(refused("0,0,0,0"), "E103");
     EXPECT_EQ(refused("1,0,0,1"), "E103") << "no sample has any of these";

@@ -3,11 +3,9 @@
 
 #include "lockstep/core/error.hpp"
 
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 #include "task/field_input.hpp"
 #include "train/made_up_index.hpp"
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
@@ -65,7 +63,7 @@ TEST_F(Inputs, AreAllTokensUnlessTheNextOneIsLearned) {
 TEST_F(Inputs, AreTransformedIfOneIsAnImage) {
     EXPECT_EQ(shape("age,images", "resize 8x8").further[0].height, 8);
     const auto refused = [&](const std::string& inputs, const std::string& transform) {
-        return test::caught_code([&] { shape(inputs, transform); });
+        return caught_code([&] { shape(inputs, transform); });
     };
     EXPECT_EQ(refused("age,tokens", "resize 8x8"), "E248");
     EXPECT_EQ(refused("age", "resize 8x8"), "E248");
@@ -136,7 +134,7 @@ TEST(Masks, OfAnotherSizeThanTheirImagesStay) {
         const Painted painted;
         const DatasetIndex data =
             test::made_up_index({input_field("images", ElementType::u8, {1, 4, 4}), masks});
-        return test::caught_code([&] {
+        return caught_code([&] {
             const auto pipeline = TransformPipeline::parse(text);
             const auto task = make_task(painted.settings, data, pipeline);
             InputReader(data, pipeline, painted.settings, data, *task);
@@ -152,7 +150,7 @@ TEST_F(Inputs, MayBeVolumes) {
     const DatasetIndex data =
         test::made_up_index({input_field("features", ElementType::f32, {2, 3, 4, 5}),
                              input_field("targets", ElementType::f32, {})});
-    EXPECT_EQ(test::caught_code([&] { InputReader(data, {}, settings_, data, *task_); }), "E217")
+    EXPECT_EQ(caught_code([&] { InputReader(data, {}, settings_, data, *task_); }), "E217")
         << "of a built-in model";
     settings_.model.name = "own.so";
     const ModelShape volume = InputReader(data, {}, settings_, data, *task_).shape();
@@ -163,7 +161,7 @@ TEST_F(Inputs, MayBeVolumes) {
     EXPECT_EQ(volume.width, 5);
     const DatasetIndex deeper =
         test::made_up_index({input_field("features", ElementType::f32, {2, 3, 4, 5, 6})});
-    EXPECT_EQ(test::caught_code([&] { input_places(deeper, ""); }), "E217");
+    EXPECT_EQ(caught_code([&] { input_places(deeper, ""); }), "E217");
 }
 
 Field with_statistics(Field field) {
@@ -224,7 +222,7 @@ TEST(Normalise, IsRefusedWhereItWouldDoNothing) {
         TrainSettings settings;
         settings.inputs = field.name;
         settings.normalise = normalise;
-        return test::caught_code(
+        return caught_code(
             [&] { check_normalises(settings, transform, test::made_up_index({field})); });
     };
     const Field raw = input_field("images", i32, {1, 4, 4});
@@ -254,7 +252,7 @@ TEST_F(Inputs, OfTestDataAreTheSameColumns) {
         Field other = table;
         other.columns = columns;
         if (!columns.empty()) other.shape = {std::ssize(columns)};
-        return test::caught_text([&] {
+        return caught_text([&] {
             check_test_inputs(test::made_up_index({other, target}),
                               test::made_up_index({table, target}),
                               settings_,
@@ -268,17 +266,17 @@ TEST_F(Inputs, OfTestDataAreTheSameColumns) {
                                "column 2 of 'features' is 'temp', and in the training data 'mass'",
                                "their order is: length, mass, temp",
                                "pack the table again with --like 'my data'"})
-        EXPECT_THAT(moved, testing::HasSubstr(wanted));
+        EXPECT_THAT(moved, HasSubstr(wanted));
     EXPECT_THAT(refused({"length", "width", "temp"}),
-                testing::HasSubstr("column 2 of 'features' is 'width'"));
-    EXPECT_THAT(refused({"length", "mass"}), testing::HasSubstr("column 3 of 'features' is ''"))
+                HasSubstr("column 2 of 'features' is 'width'"));
+    EXPECT_THAT(refused({"length", "mass"}), HasSubstr("column 3 of 'features' is ''"))
         << "names say more than shapes";
 }
 
 TEST_F(Inputs, OfTestDataHaveNoTokensBeyondTheVocabulary) {
     settings_.inputs = "age,tokens";
     const auto refused = [&](const DatasetIndex& other) {
-        return test::caught_code([&] { check_test_inputs(other, data_, settings_, *task_); });
+        return caught_code([&] { check_test_inputs(other, data_, settings_, *task_); });
     };
     EXPECT_EQ(refused(people(6)), "E217");
     EXPECT_EQ(refused(people(4)), "");
@@ -288,14 +286,14 @@ TEST_F(Inputs, AreAsManyAsTheModelTakes) {
     TrainSettings settings;
     const auto fix = [&](const std::vector<std::string>& wanted, const std::string& inputs) {
         settings.inputs = inputs;
-        const auto error = test::caught([&] { check_input_count(wanted, data_, settings); });
+        const auto error = caught([&] { check_input_count(wanted, data_, settings); });
         return error ? error->code() + ": " + error->fix() : "none";
     };
     EXPECT_EQ(fix({}, ""), "none");
     EXPECT_EQ(fix({"x"}, ""), "none");
     EXPECT_EQ(fix({"x", "y"}, "images,age"), "none");
     EXPECT_EQ(fix({"x", "y", "z"}, ""), "E217: give --inputs images --inputs age --inputs tokens");
-    EXPECT_THAT(fix({"x"}, "images,age"), testing::StartsWith("E217: give --inputs FIELD"));
+    EXPECT_THAT(fix({"x"}, "images,age"), StartsWith("E217: give --inputs FIELD"));
     settings.task.kind = TaskKind::program;
     EXPECT_EQ(fix({"targets", "x", "age", "y"}, ""),
               "E217: give --inputs targets --inputs tokens --inputs age --inputs images")
@@ -380,7 +378,7 @@ TEST(FieldInput, TransformsOnlyImages) {
     for (const Field& image : {field_of(ElementType::u8, {1, 4, 4}), named, laid_out})
         EXPECT_NO_THROW(make_field_input(image, flip, image));
     const auto code = [](const Field& field, const TransformPipeline& pipeline) {
-        return test::caught_code([&] { make_field_input(field, pipeline, field); });
+        return caught_code([&] { make_field_input(field, pipeline, field); });
     };
     EXPECT_EQ(code(field_of(ElementType::f32, {1, 4, 4}), flip), "E248");
     EXPECT_EQ(code(field_of(ElementType::u8, {16}), flip), "E248");

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // All tasks: their losses add over samples, and masked ones count nothing. Of those beside
 // classification, metrics are what their names say.
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 #include "task/task.hpp"
 
 #include <cmath>
 
 #include <ATen/Parallel.h>
-#include <gtest/gtest.h>
 #include <torch/types.h>
 
 namespace lockstep {
@@ -180,8 +179,7 @@ TEST(Regression, KeepsDigitsOfTargetsFarFromZero) {
 
 TEST(Regression, ScalesTargetsAndKeepsTheirUnits) {
     Field targets = field_of({2});
-    EXPECT_EQ(test::caught_code([&] { make_regression({.scales_targets = true}, targets); }),
-              "E248")
+    EXPECT_EQ(caught_code([&] { make_regression({.scales_targets = true}, targets); }), "E248")
         << "it has no mean";
     targets.mean = {1e30, 5}, targets.std = {2e30, 0};
     const auto task = make_regression({.scales_targets = true}, targets);
@@ -226,7 +224,7 @@ TEST(Segmentation, MeasuresOverlapOverClassesThatAreThere) {
     EXPECT_NEAR(result.metrics.at("iou"), (2.0 / 3 + 1.0 / 2) / 2, 1e-12);
     EXPECT_NEAR(result.metrics.at("accuracy"), 0.75, 1e-12);
     EXPECT_EQ(result.confusion, "class,0,1,2\n0,2,1,0\n1,0,1,0\n2,0,0,0\n");
-    EXPECT_EQ(test::caught_code([] { make_segmentation({}, field_of({2, 2}, 2000)); }), "E217");
+    EXPECT_EQ(caught_code([] { make_segmentation({}, field_of({2, 2}, 2000)); }), "E217");
 }
 
 TEST(NextToken, MeasuresPerplexity) {
