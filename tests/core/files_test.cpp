@@ -76,8 +76,7 @@ TEST_F(Files, ReadFileReturnsTheWholeContentUnlessItIsTooLargeMissingOrAFolder) 
 TEST_F(Files, OpenForReadingWaitsForNoPipeAndTouchesNoDevice) {
     const fs::path pipe = folder / "pipe";
     ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-    EXPECT_THAT(caught_text([&] { open_for_reading(pipe); }),
-                AllOf(HasSubstr("E206: "), HasSubstr("a pipe (FIFO)")));
+    EXPECT_THAT(caught_text([&] { open_for_reading(pipe); }), has("E206: ", "a pipe (FIFO)"));
     EXPECT_EQ(caught_code([] { open_for_reading("/dev/zero"); }), "E206");
 }
 

@@ -35,8 +35,7 @@ TEST(ParseJson, KeepsTheOrderOfKeys) {
 
 TEST(ParseJson, RefusesWhatIsNotJsonByOriginAndPlace) {
     const auto text = parse_error_of("{\"a\": 1,\n\"b\" 2}");
-    EXPECT_THAT(text, HasSubstr("E222: 'm.json' makes no sense as JSON"));
-    EXPECT_THAT(text, HasSubstr("line 2"));
+    EXPECT_THAT(text, has("E222: 'm.json' makes no sense as JSON", "line 2"));
     for (const auto* bad : {"", "{", "[1,]", "nul", "\"\xff\"", "{} x", "01", "{\"a\":1e999}"}) {
         EXPECT_THAT(parse_error_of(bad), HasSubstr("E222")) << bad;
     }
@@ -298,8 +297,7 @@ TEST(Record, LeavesWhatEarlierVersionsDidNotWrite) {
 }
 
 TEST(Record, NamesFileAndFieldOfWhatDoesNotFit) {
-    EXPECT_THAT(error_with("step", "seven"), HasSubstr("E222: 'n.json'"));
-    EXPECT_THAT(error_with("step", "seven"), HasSubstr("'step' is \"seven\" (string)"));
+    EXPECT_THAT(error_with("step", "seven"), has("E222: 'n.json'", "'step' is \"seven\" (string)"));
     EXPECT_THAT(error_with("exit", std::int64_t{1} << 40), HasSubstr("'exit' is 1099511627776"));
     EXPECT_THAT(error_with("bytes", -1), HasSubstr("'bytes'"));
     EXPECT_THAT(error_with("bytes", std::uint64_t{1} << 62), HasSubstr("below 2^62"));
@@ -323,8 +321,7 @@ TEST(Record, RefusesUnknownKeysWhereAsked) {
     json["lines"][0]["rat"] = 1.0;
     EXPECT_EQ(read(json).lines.size(), 2u);
     const auto text = caught_text([&] { static_cast<void>(read(json, UnknownKeys::refused)); });
-    EXPECT_THAT(text, HasSubstr("'n.json: lines[0]' has an unknown key 'rat'"));
-    EXPECT_THAT(text, HasSubstr("did you mean 'rate'"));
+    EXPECT_THAT(text, has("'n.json: lines[0]' has an unknown key 'rat'", "did you mean 'rate'"));
 }
 
 TEST(Record, WritesNullForWhatIsNotFinite) {

@@ -325,8 +325,7 @@ TEST_F(KeptStderr, GoesToTheFileTheLogAndWhereItWentBefore) {
         std::fputs("a library's \033[31mwords\nand more", stderr);
         here(Level::warn, "my own");
     });
-    EXPECT_THAT(said, HasSubstr("a library's \033[31mwords\nand more"));
-    EXPECT_THAT(said, HasSubstr("my own"));
+    EXPECT_THAT(said, has("a library's \033[31mwords\nand more", "my own"));
     EXPECT_EQ(content_of(kept_), "a library's \033[31mwords\nand more");
     const auto lines = lines_of(folder_ / "rank-00001.jsonl");
     ASSERT_THAT(lines, SizeIs(3));

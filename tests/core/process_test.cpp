@@ -294,8 +294,7 @@ TEST_F(ForeignEnds, MeanWhatTheInnermostGuardSays) {
                   std::exit(1);
               }),
               78);
-    EXPECT_THAT(said(), HasSubstr("E604: a library ended it with 1\n"));
-    EXPECT_THAT(said(), Not(HasSubstr("E713")));
+    EXPECT_THAT(said(), has("E604: a library ended it with 1\n", Not(HasSubstr("E713"))));
 }
 
 // Else the log would be gone before it is told.

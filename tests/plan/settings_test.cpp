@@ -187,8 +187,7 @@ TEST_P(SettingsWithoutEffect, AreErrorsOfANewRun) {
     TrainSettings settings = settled();
     for (const auto& [name, value] : GetParam().given) set_setting(settings, name, value);
     const std::string text = caught_text([&] { check_effects(settings, facts); });
-    EXPECT_THAT(text, HasSubstr("error " + GetParam().code));
-    EXPECT_THAT(text, HasSubstr(GetParam().text));
+    EXPECT_THAT(text, has("error " + GetParam().code, GetParam().text));
 }
 
 std::vector<NoEffect> idle_cases() {

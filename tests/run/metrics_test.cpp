@@ -170,14 +170,13 @@ TEST(MetricsJsonl, HasTheSameRows) {
 TEST(MetricsPrometheus, IsTheNewestOfEachFamily) {
     const std::string text = metrics_prometheus(exported_run());
     EXPECT_THAT(text,
-                HasSubstr("# HELP lockstep_step Newest step that was reported.\n"
-                          "# TYPE lockstep_step gauge\n"
-                          "lockstep_step{run=\"runs/\\\"a\\\"\"} 20\n"));
-    EXPECT_THAT(text, HasSubstr("lockstep_loss{run=\"runs/\\\"a\\\"\"} NaN\n"));
-    EXPECT_THAT(text, HasSubstr(",figure=\"test_accuracy\"} 0.75\n"));
-    EXPECT_THAT(text,
-                HasSubstr("lockstep_step_phase_seconds{run=\"runs/\\\"a\\\"\",rank=\"1\","
-                          "host=\"n1\",phase=\"wait\"} 1.125\n"));
+                has("# HELP lockstep_step Newest step that was reported.\n"
+                    "# TYPE lockstep_step gauge\n"
+                    "lockstep_step{run=\"runs/\\\"a\\\"\"} 20\n",
+                    "lockstep_loss{run=\"runs/\\\"a\\\"\"} NaN\n",
+                    ",figure=\"test_accuracy\"} 0.75\n",
+                    "lockstep_step_phase_seconds{run=\"runs/\\\"a\\\"\",rank=\"1\","
+                    "host=\"n1\",phase=\"wait\"} 1.125\n"));
     std::map<std::string, int> families;
     for (const std::string& line : lines_of(text))
         if (line.starts_with("# TYPE ")) ++families[line];

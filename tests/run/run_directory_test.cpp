@@ -137,8 +137,7 @@ TEST_F(RunDirectoryTest, BelongsToOneProcessAtATime) {
     const Error error = test::error_of([&] { open(); });
     EXPECT_EQ(error.code(), "E404");
     EXPECT_THAT(error.what(), HasSubstr(root_.string()));
-    EXPECT_THAT(error.why(), HasSubstr("process " + std::to_string(::getpid()) + " on "));
-    EXPECT_THAT(error.why(), HasSubstr(" since 20"));
+    EXPECT_THAT(error.why(), has("process " + std::to_string(::getpid()) + " on ", " since 20"));
 }
 
 TEST_F(RunDirectoryTest, IsFreeAgainWhenClosed) {

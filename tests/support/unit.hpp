@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What most unit tests use, by its plain name: GoogleMock's matchers, errors that are thrown, and a
-// folder of a test's own.
+// What most unit tests use, by its plain name: GoogleMock's matchers, errors that are thrown, texts
+// that an output has, and a folder of a test's own.
 #pragma once
 
 #include "support/caught.hpp"
+#include "support/ends.hpp"
 #include "support/temp_dir.hpp"
 
 #include <gmock/gmock.h>
@@ -15,6 +16,7 @@ using test::caught;
 using test::caught_code;
 using test::caught_text;
 using test::content_of;
+using test::has;
 using test::TempDir;
 using testing::AllOf;
 using testing::AnyOf;

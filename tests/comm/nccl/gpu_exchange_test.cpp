@@ -332,8 +332,7 @@ TEST_F(GpuExchangeTest, RefusesRanksWithOtherLayoutsOrPlans) {
         make_nccl_exchange(communicator, small_layout(), plan, rank.cuda.make_stream());
     });
     for (const auto& error : errors) {
-        EXPECT_THAT(text_of(error), HasSubstr("error E662: rank 1 differs from ranks 0,2"));
-        EXPECT_THAT(text_of(error), HasSubstr("V = 4"));
+        EXPECT_THAT(text_of(error), has("error E662: rank 1 differs from ranks 0,2", "V = 4"));
     }
 }
 

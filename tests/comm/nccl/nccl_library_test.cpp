@@ -124,8 +124,7 @@ TEST(RealNccl, FailsAtOnceWithoutADriverAndSaysWhy) {
 TEST(LoadCuda, SaysThatThereIsNoDriver) {
     if (gpu_driver_fault().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
     const std::string text = caught_text([] { load_cuda(); });
-    EXPECT_THAT(text, HasSubstr("error E670: this machine has no GPU driver"));
-    EXPECT_THAT(text, HasSubstr("libcuda.so.1"));
+    EXPECT_THAT(text, has("error E670: this machine has no GPU driver", "libcuda.so.1"));
 }
 
 #ifdef LOCKSTEP_CUDA_LIBRARY

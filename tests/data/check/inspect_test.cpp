@@ -270,17 +270,13 @@ TEST_F(InspectFiles, ShowsTreeRangesClassesAndTheCommand) {
     const std::string text = inspect_data(file_);
     EXPECT_THAT(
         text,
-        HasSubstr(
-            "\nscan/\n  x  u8 [8, 3, 6, 5]  chunks [4, 3, 6, 5], deflate  0 .. 255, mean 120.6\n"));
-    EXPECT_THAT(text, HasSubstr("\n  y  u8 [8]  contiguous  0 .. 2, mean 0.875\n"));
-    EXPECT_THAT(
-        text,
-        HasSubstr("\nunwritten  u8 [8, 2]  contiguous  not streamed: it was never written\n"));
-    EXPECT_THAT(text, HasSubstr("\n/scan/y: 3 classes in 8 rows\n  0  3  ####"));
-    EXPECT_THAT(text,
-                HasSubstr("\n  lockstep train --data '" + file_.string() +
-                          "' --field images=/scan/x:CHW --field labels=/scan/y --batch 8 --run "
-                          "'runs/my scan'\n"));
+        has("\nscan/\n  x  u8 [8, 3, 6, 5]  chunks [4, 3, 6, 5], deflate  0 .. 255, mean 120.6\n",
+            "\n  y  u8 [8]  contiguous  0 .. 2, mean 0.875\n",
+            "\nunwritten  u8 [8, 2]  contiguous  not streamed: it was never written\n",
+            "\n/scan/y: 3 classes in 8 rows\n  0  3  ####",
+            "\n  lockstep train --data '" + file_.string() +
+                "' --field images=/scan/x:CHW --field labels=/scan/y --batch 8 --run "
+                "'runs/my scan'\n"));
     EXPECT_THAT(text, Not(HasSubstr("\x1b"))) << "names are shown, not obeyed";
 }
 
@@ -366,8 +362,7 @@ TEST_F(InspectFiles, SaysWhetherOtherFilesFitTheFirst) {
     const std::string place = (folder_ / "s3.h5").string();
     const std::string misfit = "E208: '/x' of '" + place + "' does not fit the other files";
     EXPECT_THAT(inspect_data(folder_ / "s*.h5"),
-                AllOf(HasSubstr("\n2 more files: " + misfit),
-                      HasSubstr("\nno command to train on it: " + misfit)));
+                has("\n2 more files: " + misfit, "\nno command to train on it: " + misfit));
     folder_.file("s3.h5", "text");
     EXPECT_THAT(inspect_data(folder_ / "s*.h5"), HasSubstr(": E203: '" + place + "' is not HDF5"));
     fs::copy_file(file_, folder_ / "s3.h5", fs::copy_options::overwrite_existing);
@@ -438,8 +433,7 @@ TEST_F(InspectFiles, SaysWhatIsDamagedAndGoesOn) {
     pack_dataset(options);
     test::damage_block(DatasetIndex::open(options.output), 0, 0);
     const std::string text = inspect_data(options.output);
-    EXPECT_THAT(text, HasSubstr("E213: "));
-    EXPECT_THAT(text, HasSubstr("\nlabels: 10 classes in 60 rows\n"));
+    EXPECT_THAT(text, has("E213: ", "\nlabels: 10 classes in 60 rows\n"));
 }
 
 }  // namespace

@@ -174,8 +174,7 @@ TEST_P(Index, FindsBlocksAgainWhenTheIndexIsStale) {
     test::overwrite(shard(1), manifest_.shards[1].index[0].offset + 8, "damage");
     const auto index = test::open_index(options_.output);
     ASSERT_EQ(index->warnings().size(), 1u);
-    EXPECT_THAT(index->warnings()[0], HasSubstr(manifest_.shards[1].name));
-    EXPECT_THAT(index->warnings()[0], HasSubstr("no hashes"));
+    EXPECT_THAT(index->warnings()[0], has(manifest_.shards[1].name, "no hashes"));
     EXPECT_EQ(test::read_all(index), test::expected_content(samples_, options_));
     EXPECT_EQ(DatasetIndex::deserialize(index->serialize()), *index);
 }
@@ -345,8 +344,7 @@ TEST(ClassUse, NamesWhatIsNotThereAndNumbersThatBeginAtOne) {
     named.class_names = {"cat", "dog", "2"};
     EXPECT_EQ(unused_classes_text(named), "labels: 1 of 3 classes does not occur: 0 (cat)");
     EXPECT_THAT(unused_classes_text(field_with({1, 2, 3, 4})),
-                HasSubstr("1 of 5 classes does not occur: 0. If they are numbered from 1"));
-    EXPECT_THAT(unused_classes_text(field_with({1, 2, 3, 4})), HasSubstr("y = y - 1"));
+                has("1 of 5 classes does not occur: 0. If they are numbered from 1", "y = y - 1"));
 }
 
 TEST(ClassUse, ProposesNumbersWhereFewOccurAndKnowsWhatIsUsuallyVoid) {
@@ -355,9 +353,8 @@ TEST(ClassUse, ProposesNumbersWhereFewOccurAndKnowsWhatIsUsuallyVoid) {
     EXPECT_THAT(masks_text({0, 127, 255}), HasSubstr("m = numpy.searchsorted([0, 127, 255], m)"));
     std::vector<std::uint64_t> many;
     for (std::uint64_t i = 0; i < 30; ++i) many.push_back(3 * i);
-    EXPECT_THAT(unused_classes_text(field_with(many)), HasSubstr("27 and 20 more"));
     EXPECT_THAT(unused_classes_text(field_with(many)),
-                HasSubstr("numpy.searchsorted(numpy.unique(y), y)"));
+                has("27 and 20 more", "numpy.searchsorted(numpy.unique(y), y)"));
     EXPECT_THAT(masks_text({0, 1, 2, 255}),
                 HasSubstr("255 looks like void: train --ignore-index 255 leaves it out"));
     EXPECT_THAT(masks_text({0, 255}), Not(HasSubstr("void"))) << "of two, 255 is what is there";

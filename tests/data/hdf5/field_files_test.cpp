@@ -230,8 +230,7 @@ TEST_F(Contents, AreListedWhereAFieldIsMissingUnlessTheyAreOfOtherFields) {
                 HasSubstr("such as --field images=/x/data:HWC --field labels=/deep/y"));
     const std::string text =
         error_with({{"images", "/x/data", RowLayout::hwc}, {"labels", "/x/dat"}});
-    EXPECT_THAT(text, Not(HasSubstr("did you mean")));
-    EXPECT_THAT(text, HasSubstr("--field labels=/deep/y"));
+    EXPECT_THAT(text, has(Not(HasSubstr("did you mean")), "--field labels=/deep/y"));
 }
 
 TEST_F(Contents, OfAPlaceThatCannotBeEnteredAreNotSaidToBeMissing) {
@@ -254,16 +253,15 @@ TEST_F(Contents, ThatLieInAnotherFileAreJoined) {
 
 TEST_F(Contents, ComeWithTheCommandOnlyIfTheyCanBePacked) {
     EXPECT_THAT(error_with({{"features", "/unwritten"}, {"labels", "/deep/y"}}),
-                HasSubstr("it's.h5' cannot be streamed"));
-    EXPECT_THAT(error_with({{"features", "/unwritten"}, {"labels", "/deep/y"}}),
-                HasSubstr("it'\\''s.h5' --field features=/unwritten --field labels=/deep/y "
-                          "--out NAME"));
+                has("it's.h5' cannot be streamed",
+                    "it'\\''s.h5' --field features=/unwritten --field labels=/deep/y "
+                    "--out NAME"));
     EXPECT_THAT(error_with({{"images", "/x/data", RowLayout::hwc}, {"more", "/unwritten"}}),
                 HasSubstr("--field images=/x/data:HWC --field more=/unwritten --out NAME"));
     const std::string text = error_with({{"names", "/names"}, {"labels", "/deep/y"}});
     EXPECT_THAT(text,
-                HasSubstr("fix: name another data set of it, such as --field images=/x/data"));
-    EXPECT_THAT(text, Not(HasSubstr("lockstep data pack")));
+                has("fix: name another data set of it, such as --field images=/x/data",
+                    Not(HasSubstr("lockstep data pack"))));
 }
 
 TEST_F(Contents, ThatAreTextsAreSuggestedAsLabelsWhereNoNumbersAre) {

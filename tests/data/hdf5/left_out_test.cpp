@@ -47,8 +47,7 @@ TEST_F(LeftOut, TiffIsCountedWithWhatReadsIt) {
                           "build Lockstep where Debian's libtiff-dev is installed, or make PNG"));
     folder_.file("b/1.tif", "x");
     const Error error = test::error_of([&] { open_folder(folder_.path()); });
-    EXPECT_THAT(error.why(), HasSubstr("it has .tif files"));
-    EXPECT_THAT(error.why(), HasSubstr("Debian's libtiff-dev is installed"));
+    EXPECT_THAT(error.why(), has("it has .tif files", "Debian's libtiff-dev is installed"));
 }
 
 TEST_F(LeftOut, BloscIsRefusedByItsName) {
@@ -61,8 +60,7 @@ TEST_F(LeftOut, BloscIsRefusedByItsName) {
         DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"images", "/x/data"}});
     });
     EXPECT_EQ(error.code(), "E212");
-    EXPECT_THAT(error.why(), HasSubstr("built without c-blosc"));
-    EXPECT_THAT(error.why(), HasSubstr("LOCKSTEP_WITH_BLOSC"));
+    EXPECT_THAT(error.why(), has("built without c-blosc", "LOCKSTEP_WITH_BLOSC"));
 }
 
 }  // namespace

@@ -125,8 +125,7 @@ TEST_F(WatchedFiles, ThatChangeAreNamedWithWhatIsNew) {
     const auto watch = FileWatch(open());
     move_time(b_);
     const std::string written = caught_text([&] { watch.check(); });
-    EXPECT_THAT(written, HasSubstr("error E251: '" + b_.string() + "' changed"));
-    EXPECT_THAT(written, HasSubstr("it was written again"));
+    EXPECT_THAT(written, has("error E251: '" + b_.string() + "' changed", "it was written again"));
     fs::resize_file(b_, fs::file_size(b_) + 1);
     EXPECT_THAT(caught_text([&] { watch.check(); }), HasSubstr("bytes, and has"));
     fs::remove(b_);

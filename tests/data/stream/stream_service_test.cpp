@@ -265,8 +265,7 @@ TEST_F(Service, TakesFewerWindowsThreadsAndBatchesWhereThereIsLittleRoom) {
     EXPECT_EQ(least.batches, lendable_batches);
     EXPECT_LE(least.bytes(), options.memory_bytes);
     EXPECT_GT(usual.slabs, least.slabs);
-    EXPECT_THAT(least.text(), HasSubstr("5 windows of"));
-    EXPECT_THAT(least.text(), HasSubstr("4 batches of"));
+    EXPECT_THAT(least.text(), has("5 windows of", "4 batches of"));
     --options.memory_bytes;
     EXPECT_EQ(caught_code([&] { plan_memory(*index, options, {}); }), "E106");
 }

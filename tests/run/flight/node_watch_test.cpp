@@ -168,9 +168,7 @@ TEST_F(NodeWatchTest, EndsAStartWhoseOtherNodeIsStopped) {
     EXPECT_EQ(a->wait(60), 76);
     EXPECT_GT(now_s() - begin, 0.8);
     const std::string name = fmt::format("E660: rank 1 (b, pid {})", b.rank(1).pid());
-    EXPECT_THAT(
-        a->output(),
-        AllOf(HasSubstr(name + " has given no sign of life for "), HasSubstr("setting up")));
+    EXPECT_THAT(a->output(), has(name + " has given no sign of life for ", "setting up"));
     EXPECT_EQ(read_verdict(folder_.path())->culprits, std::vector<int>{1});
 }
 
@@ -286,9 +284,7 @@ TEST_F(NodeWatchTest, LeavesALossToTheWatchdogOfARankThatWaits) {
     b.rank(1).send(SIGSTOP);
     EXPECT_EQ(a->wait(60), 76);
     EXPECT_THAT(a->output(),
-                AllOf(HasSubstr("rank 1 (b, pid "),
-                      HasSubstr("no sign of life for"),
-                      HasSubstr("rank 0 waits in #2 barrier")));
+                has("rank 1 (b, pid ", "no sign of life for", "rank 0 waits in #2 barrier"));
     EXPECT_EQ(read_rank_trace(ring_path(folder_.path(), 0)).exit_code, 76);
 }
 

@@ -197,8 +197,7 @@ TEST_F(Checkpoints, AnotherModelIsNamed) {
         {"fc.weight", {20, 51}}, {"fc.bias", {7}}, {"scale", {}}};
     const Error error = test::error_of([&] { load_checkpoint(ranks_, root, other, {}); });
     EXPECT_EQ(error.code(), "E304");
-    EXPECT_THAT(error.why(), HasSubstr("'fc.weight' [20,50]"));
-    EXPECT_THAT(error.why(), HasSubstr("'fc.weight' [20,51]"));
+    EXPECT_THAT(error.why(), has("'fc.weight' [20,50]", "'fc.weight' [20,51]"));
 }
 
 TEST_F(Checkpoints, EveryFlippedBitIsFound) {

@@ -234,8 +234,7 @@ TEST_F(WeightsArchive, IsReadAsNumpyWritesIt) {
     EXPECT_EQ(written(npy("<f4", "True", "(6,)", data)).at("fc.weight"), 21);
     EXPECT_EQ(written(npy(">f4", "False", "(6,)", data)).size(), 0u) << "no f32 as match_weights()";
     EXPECT_THAT(error(of(npy("<f4", "True", "(2, 3)", data))),
-                AllOf(HasSubstr("'fc.weight': it is in Fortran order"),
-                      HasSubstr("convert it: python3 -c")));
+                has("'fc.weight': it is in Fortran order", "convert it: python3 -c"));
     EXPECT_THAT(error(of(npy("<f4", "False", "(2, 4)", data))), HasSubstr("does not fill"));
     EXPECT_THAT(error(of(npy("<f4", "False", "(99999999999999999999,)", data))),
                 HasSubstr("its shape is impossible"));
@@ -296,8 +295,7 @@ TEST_F(MatchedTensors, OfATypeThatIsNoTextAreNamedAsText) {
     const std::vector<TensorMeta> wanted{{"w", {}}};
     const std::string text =
         caught_text([&] { match_weights(hostile, wanted, {}, "", WeightsFor::training); });
-    EXPECT_THAT(text, HasSubstr("w is "));
-    EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+    EXPECT_THAT(text, has("w is ", Not(HasSubstr("\x1b"))));
 }
 
 TEST_F(MatchedTensors, AreLeftOutWherePatternsSayEachOfWhichMatches) {

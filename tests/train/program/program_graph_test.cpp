@@ -142,8 +142,7 @@ TEST_F(ProgramGraphTest, IsTrainedAsItIsOnlyIfItWasExportedForEvaluation) {
         return caught_text([&] { made(program, ProgramMode::as_exported); });
     };
     EXPECT_THAT(refusal(test::made_up_classifier(6, 3)),
-                AllOf(HasSubstr("E107: --model-mode as-exported has no effect"),
-                      HasSubstr("was exported for training")));
+                has("E107: --model-mode as-exported has no effect", "was exported for training"));
     MadeUpProgram plain = one_layer();
     plain.output("y", {3});
     EXPECT_THAT(refusal(plain), HasSubstr("has no dropout and batch norm"));
@@ -249,8 +248,7 @@ TEST_F(ProgramGraphTest, AnOperatorThatFailsNamesTheUsersLine) {
     program.output("z", {3});
     const auto model = made(program);
     EXPECT_THAT(what_of(*model, torch::ones({2, 6})),
-                AllOf(HasSubstr("invalid for input of size 6"),
-                      HasSubstr("aten::view of net.py, line 9: y = work(x)")));
+                has("invalid for input of size 6", "aten::view of net.py, line 9: y = work(x)"));
 }
 
 // Kernels of another device give other strides than those of the export.
