@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <rapidcheck/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

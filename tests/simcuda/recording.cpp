@@ -5,7 +5,6 @@
 #include "simcuda/torch_device.hpp"
 
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include <c10/core/GradMode.h>

@@ -3,7 +3,6 @@
 
 #include "nccl/tree_sum.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 

@@ -5,7 +5,6 @@
 #include "stream/memory.hpp"
 #include "support/caught.hpp"
 
-#include <algorithm>
 #include <map>
 #include <numeric>
 

@@ -11,8 +11,6 @@
 #include <set>
 #include <thread>
 
-#include <rapidcheck/gtest.h>
-
 namespace lockstep {
 namespace {
 
