@@ -5,7 +5,8 @@
 //     axes     rows, y       how far it is to the next run in the chunk and in the samples
 //     run      x             bytes
 //
-// Tested: data/format/cut_test.cpp (against numpy's order of elements, worked out one by one).
+// Tested: data/format/unpacking_test.cpp (against numpy's order of elements, worked out one by
+// one).
 
 #include "lockstep/data/dataset_index.hpp"
 

@@ -29,8 +29,8 @@
 //
 // Tested: e2e/verify_test.cpp (the same bits on any number of ranks, with clipping),
 // soak/equal_bits (with dropout and batch statistics), e2e/resume_test.cpp,
-// train/replica/gradient_hooks_test.cpp, train/schedule/train_step_test.cpp (skipped steps),
-// simcuda/device_phases_test.cpp (what a GPU does with the time),
+// train/replica/replica_test.cpp, train/schedule/train_step_test.cpp (skipped steps),
+// simcuda/feed_test.cpp (what a GPU does with the time),
 // comm/reducer_test.cpp.
 
 #include "schedule/train_step.hpp"

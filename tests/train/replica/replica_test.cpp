@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "replica/gradient_hooks.hpp"
 #include "train/one_rank.hpp"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 #include <torch/optim.h>
+#include <torch/types.h>
 #include <torch/utils.h>
 
 namespace lockstep {
@@ -352,6 +354,22 @@ TEST(Replica, LeavesParametersWithoutGradientsAloneWhereTensorsHaveRates) {
             EXPECT_EQ(parameter->equal(start[parameter.key()]), stays) << parameter.key();
         }
     }
+}
+
+TEST(OnGradient, FiresOnceAfterAllUsesAndErrorsReachTheCallerOfBackward) {
+    auto weight = torch::ones({2}, torch::requires_grad());
+    int fired = 0;
+    float seen = 0;
+    on_gradient(weight, [&](const at::Tensor& parameter) {
+        ++fired;
+        seen = parameter.grad()[0].item<float>();
+    });
+    (weight * 2 + weight * 3).sum().backward();
+    EXPECT_EQ(fired, 1);
+    EXPECT_EQ(seen, 5);
+    auto other = torch::ones({2}, torch::requires_grad());
+    on_gradient(other, [](const at::Tensor&) { throw std::runtime_error("from the hook"); });
+    EXPECT_THROW(other.sum().backward(), std::runtime_error);
 }
 
 }  // namespace
