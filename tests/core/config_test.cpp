@@ -17,7 +17,7 @@ namespace {
 
 using test::error_of;
 
-class ConfigTest : public testing::Test {
+class ConfigTest : public InFolder {
   protected:
     Config config_of(std::string_view text) const {
         return read_config(folder_.file("train.toml", text));
@@ -26,8 +26,6 @@ class ConfigTest : public testing::Test {
     std::string code_of(std::string_view text) const {
         return caught_code([&] { config_of(text); });
     }
-
-    TempDir folder_;
 };
 
 TEST_F(ConfigTest, FlattensTablesToDottedKeysAndRemembersWhereAValueStands) {

@@ -226,7 +226,7 @@ TEST_F(Files, FreeBytesAreSomethingAndUnlimitedIfTheFileSystemDoesNotSay) {
     EXPECT_NE(caught_code([&] { static_cast<void>(free_bytes(folder / "none")); }), "");
 }
 
-class PathBeneathTest : public testing::Test {
+class PathBeneathTest : public InFolder {
   protected:
     PathBeneathTest() {
         folder_.file("set/a.h5", "x");
@@ -238,8 +238,6 @@ class PathBeneathTest : public testing::Test {
     std::string code_of(const std::string& name) const {
         return caught_code([&] { static_cast<void>(path_beneath(folder_ / "set", name)); });
     }
-
-    TempDir folder_;
 };
 
 TEST_F(PathBeneathTest, FindsFilesInsideTheFolder) {

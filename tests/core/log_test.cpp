@@ -87,7 +87,7 @@ class Terminal {
     OtherStdout stdout_{other_end()};
 };
 
-class LogTest : public testing::Test {
+class LogTest : public InFolder {
   protected:
     ~LogTest() override { open_log({}); }
 
@@ -102,7 +102,6 @@ class LogTest : public testing::Test {
         return directory_ / ("rank-0000" + std::to_string(rank) + ".jsonl");
     }
 
-    TempDir folder_;
     fs::path directory_ = folder_ / "logs/i1";
 };
 
@@ -287,7 +286,7 @@ TEST_F(LogTest, HasNoLiveLineOnOtherRanks) {
     EXPECT_FALSE(has_live_terminal());
 }
 
-class KeptStderr : public testing::Test {
+class KeptStderr : public InFolder {
   protected:
     /// What a child says on stderr that does `first`, keeps its stderr and does `action`.
     std::string said_by_child(
@@ -316,7 +315,6 @@ class KeptStderr : public testing::Test {
         return text;
     }
 
-    const TempDir folder_;
     const fs::path kept_ = folder_ / "rank-00001.stderr";
 };
 

@@ -237,7 +237,7 @@ TEST(TimedRead, SignalsNeitherEndNorProlongTheWait) {
     EXPECT_GE(Interruptions::count, 2);
 }
 
-class ForeignEnds : public testing::Test {
+class ForeignEnds : public InFolder {
   protected:
     void note(const std::string& text) { std::ofstream(said_, std::ios::app) << text << "\n"; }
 
@@ -266,7 +266,6 @@ class ForeignEnds : public testing::Test {
     }
     std::string said() const { return content_of(said_); }
 
-    const TempDir folder_;
     const fs::path said_ = folder_ / "said";
 };
 

@@ -10,13 +10,12 @@
 namespace lockstep {
 namespace {
 
-class Control : public testing::Test {
+class Control : public InFolder {
   protected:
     fs::path asked() const { return ControlPaths{root_}.asked(); }
     fs::path taken() const { return ControlPaths{root_}.taken(); }
     ControlBox box(std::int64_t incarnation = 1) const { return {root_, incarnation}; }
 
-    TempDir folder_;
     const fs::path root_ = folder_.path();
 };
 
@@ -108,7 +107,7 @@ TEST_F(Control, IsReadOnlyByItsOwner) {
     EXPECT_EQ(caught_code([&] { read_control_request(asked()); }), "E222");
 }
 
-class ControlOfARun : public testing::Test {
+class ControlOfARun : public InFolder {
   protected:
     ControlOfARun() { run_.begin_incarnation(); }
 
@@ -122,7 +121,6 @@ class ControlOfARun : public testing::Test {
         return read_run_state(root_)->answered;
     }
 
-    TempDir folder_;
     const fs::path root_ = folder_ / "run";
     RunDirectory run_ = RunDirectory::open(root_);
 };

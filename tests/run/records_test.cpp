@@ -157,7 +157,7 @@ StepBudget budget_of(std::int64_t step) {
     return budget;
 }
 
-class StepBudgets : public testing::Test {
+class StepBudgets : public InFolder {
   protected:
     /// Writes steps `first` to `last`.
     void write(std::int64_t first,
@@ -167,7 +167,6 @@ class StepBudgets : public testing::Test {
         for (std::int64_t step = first; step <= last; ++step) file.add(budget_of(step));
     }
 
-    const TempDir folder_;
     const fs::path path_ = step_budgets_path(folder_.path(), 3);
 };
 

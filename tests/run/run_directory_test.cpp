@@ -41,11 +41,10 @@ std::vector<std::string> files_in(const fs::path& folder) {
     return names;
 }
 
-class RunDirectoryTest : public testing::Test {
+class RunDirectoryTest : public InFolder {
   protected:
     RunDirectory open(double wait_s = 0) const { return RunDirectory::open(root_, wait_s); }
 
-    TempDir folder_;
     fs::path root_ = folder_ / "runs/a";
 };
 

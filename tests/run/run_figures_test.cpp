@@ -75,7 +75,7 @@ TEST(RunFigures, AreOfTheNewestStartThatKeptSteps) {
     EXPECT_TRUE(read_run_figures(folder.path(), 2).ranks[0].steps.empty());
 }
 
-class ForeignFile : public testing::Test {
+class ForeignFile : public InFolder {
   protected:
     ForeignFile() {
         make_run(folder_);
@@ -85,7 +85,6 @@ class ForeignFile : public testing::Test {
 
     RunFigures figures() const { return read_run_figures(folder_.path(), 1); }
 
-    TempDir folder_;
     const fs::path metrics_ = folder_ / "metrics.jsonl",
                    log_ = folder_ / "logs/i1/rank-00000.jsonl";
 };

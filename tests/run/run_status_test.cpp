@@ -64,7 +64,7 @@ class LogText {
     std::string host_, text_;
 };
 
-class Status : public testing::Test {
+class Status : public InFolder {
   protected:
     RunDirectory open() const { return RunDirectory::open(root_); }
 
@@ -98,7 +98,6 @@ class Status : public testing::Test {
         return read_run_status(root_, clues);
     }
 
-    TempDir folder_;
     const fs::path root_ = folder_ / "run";
 };
 

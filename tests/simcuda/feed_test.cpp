@@ -36,7 +36,7 @@ using simcuda::simulate;
 constexpr int steps = 5;
 constexpr std::int64_t batch_samples = 8;
 
-class Feed : public testing::Test {
+class Feed : public InFolder {
   protected:
     ~Feed() override { simulate({}); }
 
@@ -116,7 +116,6 @@ class Feed : public testing::Test {
         task_ = make_task(settings_, *data_, pipeline_);
     }
 
-    const TempDir folder_;
     const std::shared_ptr<const DatasetIndex> data_ = packed(folder_);
     const TrainSettings settings_{.task = {.kind = TaskKind::classification}};
     TransformPipeline pipeline_;

@@ -36,4 +36,10 @@ using testing::SizeIs;
 using testing::StartsWith;
 using testing::UnorderedElementsAre;
 
+/// A test with a folder of its own.
+class InFolder : public testing::Test {
+  protected:
+    TempDir folder_;
+};
+
 }  // namespace lockstep

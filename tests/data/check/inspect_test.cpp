@@ -242,7 +242,7 @@ TEST(ValueSummary, CountsWhatIsNotFiniteApart) {
 }
 
 // Images of 3 x 6 x 5 in chunks, their classes, and what is in the way of three others.
-class InspectFiles : public testing::Test {
+class InspectFiles : public InFolder {
   protected:
     InspectFiles() {
         ForeignDataset images{.path = "/scan/x",
@@ -262,7 +262,6 @@ class InspectFiles : public testing::Test {
                               .bytes = test::random_bytes(8, 1)}});
     }
 
-    TempDir folder_;
     fs::path file_ = folder_ / "my scan.h5";
 };
 

@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs,
                          testing::Values(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd),
                          [](const auto& codec) { return std::string(codec_name(codec.param)); });
 
-class VerifyForeign : public testing::Test {
+class VerifyForeign : public InFolder {
   protected:
     VerifyForeign() {
         auto datasets = test::images_and_labels(200, 1);
@@ -176,7 +176,6 @@ class VerifyForeign : public testing::Test {
         return block;
     }
 
-    TempDir folder_;
     std::vector<FieldMapping> fields_{{"images", "/x/data"}, {"labels", "/y"}};
 };
 

@@ -21,7 +21,7 @@ using test::ForeignDataset;
 using test::streamed;
 
 // Images in one or several files, and labels in others.
-class FieldFiles : public testing::Test {
+class FieldFiles : public InFolder {
   protected:
     fs::path write(const std::string& name, const std::vector<ForeignDataset>& datasets) const {
         test::write_foreign(folder_ / name, datasets, test::Format::earliest);
@@ -39,7 +39,6 @@ class FieldFiles : public testing::Test {
                                           {{"images", "/x/data", RowLayout::hw}, {"labels", "/y"}});
     }
 
-    TempDir folder_;
     std::vector<ForeignDataset> both_ = test::images_and_labels(57, 1);
 };
 
@@ -185,7 +184,7 @@ TEST_F(FieldFiles, TargetsLoseTheirLastOnes) {
 }
 
 // Images with their channels last, their labels, text, and numbers that were never written.
-class Contents : public testing::Test {
+class Contents : public InFolder {
   protected:
     Contents() {
         ForeignDataset labels{.path = "/deep/y", .size = {8}, .bytes = test::random_bytes(8, 2)};
@@ -200,7 +199,6 @@ class Contents : public testing::Test {
         return caught_text([&] { DatasetIndex::open(file_, fields); });
     }
 
-    TempDir folder_;
     fs::path file_ = folder_ / "it's.h5";
 };
 

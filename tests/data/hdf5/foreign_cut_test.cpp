@@ -16,7 +16,7 @@ namespace {
 
 using test::ForeignDataset;
 
-class ForeignCut : public testing::Test {
+class ForeignCut : public InFolder {
   protected:
     std::shared_ptr<const DatasetIndex> open(const std::vector<ForeignDataset>& datasets,
                                              const std::vector<FieldMapping>& fields) {
@@ -43,8 +43,6 @@ class ForeignCut : public testing::Test {
         rows->load({.threads = 2});
         EXPECT_TRUE(std::ranges::equal(rows->rows(0), data.bytes));
     }
-
-    TempDir folder_;
 };
 
 TEST_F(ForeignCut, ChunksOfAnyShapeAndFiltersGiveTheRowsThatWereWritten) {

@@ -33,7 +33,7 @@ std::vector<std::byte> padded(const std::vector<std::string>& texts, std::size_t
     return encoded(std::vector(all.begin(), all.end()));
 }
 
-class LabelForms : public testing::Test {
+class LabelForms : public InFolder {
   protected:
     fs::path write(const std::string& name, ForeignDataset labels) {
         labels.path = "/y";
@@ -71,8 +71,6 @@ class LabelForms : public testing::Test {
         EXPECT_EQ(error.code(), code) << error.text();
         return error.text();
     }
-
-    TempDir folder_;
 };
 
 TEST_F(LabelForms, TextsOfAnyLengthAreClassesAsTheySortOverAllFiles) {

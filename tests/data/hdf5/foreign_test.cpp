@@ -21,7 +21,7 @@ using test::streamed;
 const std::vector<FieldMapping> images_and_labels{{"images", "/x/data", RowLayout::hw},
                                                   {"labels", "/y"}};
 
-class Foreign : public testing::Test {
+class Foreign : public InFolder {
   protected:
     fs::path write(const std::string& name,
                    const std::vector<ForeignDataset>& datasets,
@@ -29,7 +29,6 @@ class Foreign : public testing::Test {
         test::write_foreign(folder_ / name, datasets, format);
         return folder_ / name;
     }
-    TempDir folder_;
 };
 
 std::vector<std::byte> concat(const std::vector<std::vector<ForeignDataset>>& files,

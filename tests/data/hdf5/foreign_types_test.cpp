@@ -46,7 +46,7 @@ std::vector<ForeignDataset> layouts(ForeignDataset data, unsigned element) {
     return all;
 }
 
-class ForeignTypes : public testing::Test {
+class ForeignTypes : public InFolder {
   protected:
     fs::path write(const std::string& name, const ForeignDataset& data) const {
         test::write_foreign(folder_ / name, {data});
@@ -98,8 +98,6 @@ class ForeignTypes : public testing::Test {
     Error error_of(const ForeignDataset& data, const FieldMapping& field) {
         return test::error_of([&] { open(data, field); });
     }
-
-    TempDir folder_;
 };
 
 constexpr auto little = std::endian::little, big = std::endian::big;

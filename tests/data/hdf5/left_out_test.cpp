@@ -12,10 +12,7 @@
 namespace lockstep {
 namespace {
 
-class LeftOut : public testing::Test {
-  protected:
-    TempDir folder_;
-};
+using LeftOut = InFolder;
 
 TEST_F(LeftOut, ImagesAreRefusedByTheNameOfTheLibrary) {
     struct Case {

@@ -39,7 +39,7 @@ class Helper {
     std::string before_;
 };
 
-class Sandboxed : public testing::Test {
+class Sandboxed : public InFolder {
   protected:
     Sandboxed() { test::write_foreign(request_.path, test::images_and_labels(50, 1)); }
     // What comes of a helper that is this shell script instead.
@@ -54,7 +54,6 @@ class Sandboxed : public testing::Test {
         folder_.file("answer", all.append(bytes));
         return fmt::format("cat {} >&0", (folder_ / "answer").string());
     }
-    TempDir folder_;
     FileRequest request_{folder_ / "a.h5", {"/x/data", "/y", "/none"}};
 };
 

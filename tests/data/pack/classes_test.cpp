@@ -17,7 +17,7 @@ namespace {
 using testing::DoubleNear;
 
 // A data set of one field, packed from an NPY file in the order it has.
-class Classes : public testing::Test {
+class Classes : public InFolder {
   protected:
     template <class T>
     Field packed(const std::string& name,
@@ -44,7 +44,6 @@ class Classes : public testing::Test {
         });
     }
 
-    TempDir folder_;
     PackOptions options_{.output = folder_ / "packed", .shuffle_seed = {}};
 };
 

@@ -14,7 +14,7 @@ using test::error_of;
 using test::label_of;
 using test::values_of;
 
-class CsvSource : public testing::Test {
+class CsvSource : public InFolder {
   protected:
     std::unique_ptr<RowSource> open(const std::string& content, const CsvOptions& csv = {}) {
         return open_csv(folder_.file("x.csv", content), csv);
@@ -30,8 +30,6 @@ class CsvSource : public testing::Test {
                 .missing = field.table.missing == Missing::mean ? Missing::mean : Missing::error,
                 .like = field};
     }
-
-    TempDir folder_;
 };
 
 TEST_F(CsvSource, ReadsFeaturesAndLabelsAndTargetsInDoublePrecision) {

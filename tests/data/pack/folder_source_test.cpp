@@ -14,13 +14,11 @@ using test::png_text;
 using test::pnm_text;
 using test::values_of;
 
-class FolderSource : public testing::Test {
+class FolderSource : public InFolder {
   protected:
     Error error(const FolderOptions& options = {}) {
         return error_of([&] { test::rows_of(*open_folder(folder_.path(), options)); });
     }
-
-    TempDir folder_;
 };
 
 TEST_F(FolderSource, MakesAClassOfEachSubfolder) {
@@ -193,7 +191,7 @@ TEST(ImageSize, IsHeightByWidth) {
         EXPECT_EQ(error_of([&] { parse_image_size("resize", bad); }).code(), "E103") << bad;
 }
 
-class MaskSource : public testing::Test {
+class MaskSource : public InFolder {
   protected:
     std::unique_ptr<RowSource> source(const FolderOptions& options = {}) {
         return open_masked_folder(folder_ / "images", folder_ / "masks", options);
@@ -206,8 +204,6 @@ class MaskSource : public testing::Test {
     static std::string mask(const std::string& pixels) {
         return png_text(2, 2, PNG_COLOR_TYPE_GRAY, 8, pixels);
     }
-
-    TempDir folder_;
 };
 
 TEST_F(MaskSource, PairsFilesByNameAndKeepsNumbers) {

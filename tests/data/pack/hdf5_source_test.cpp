@@ -31,7 +31,7 @@ ForeignDataset numbers(const char* path, std::vector<hsize_t> size, hid_t type =
             .bytes = encoded(values)};
 }
 
-class Hdf5Source : public testing::Test {
+class Hdf5Source : public InFolder {
   protected:
     fs::path write(const std::vector<ForeignDataset>& datasets, const char* name = "a.h5") {
         test::write_foreign(folder_ / name, datasets);
@@ -46,8 +46,6 @@ class Hdf5Source : public testing::Test {
     Error error_of_one(const ForeignDataset& data) {
         return error_of({write({data}, "one.h5")}, {{"x", data.path}});
     }
-
-    TempDir folder_;
 };
 
 TEST_F(Hdf5Source, ReadsAnyChunksAndFilters) {
@@ -274,7 +272,7 @@ with h5py.File(folder + '/labels.h5', 'w') as file:
 print(*cases)
 )";
 
-class H5pyFiles : public testing::Test {
+class H5pyFiles : public InFolder {
   protected:
     void SetUp() override {
         if (!fs::exists(python) || run_process({python, "-c", "import h5py"}).exit_code != 0)
@@ -286,7 +284,6 @@ class H5pyFiles : public testing::Test {
         EXPECT_EQ(result.exit_code, 0) << result.output;
         return result.output;
     }
-    TempDir folder_;
 };
 
 TEST_F(H5pyFiles, LabelsInAllFormsAreTheirClassesStreamedAndPacked) {

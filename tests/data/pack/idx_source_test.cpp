@@ -11,7 +11,7 @@ namespace {
 using test::error_of;
 using test::label_of;
 
-class IdxSource : public testing::Test {
+class IdxSource : public InFolder {
   protected:
     // The error of opening these contents as images and labels.
     Error error_of(const std::string& images, const std::string& labels) {
@@ -19,7 +19,6 @@ class IdxSource : public testing::Test {
         return test::error_of([&] { open_idx(a, b); });
     }
 
-    TempDir folder_;
     test::Samples samples_ = test::make_samples(20);
     std::string images_ = test::images_text(samples_), labels_ = test::labels_text(samples_);
 };
@@ -100,10 +99,7 @@ std::string lines(int count) {
     return text + "\n";
 }
 
-class CifarSource : public testing::Test {
-  protected:
-    TempDir folder_;
-};
+using CifarSource = InFolder;
 
 TEST_F(CifarSource, ReadsTheBatchesOfASplit) {
     for (char batch = '1'; batch <= '5'; ++batch)

@@ -11,7 +11,7 @@ using test::error_of;
 using test::npy_text;
 using test::values_of;
 
-class NpySource : public testing::Test {
+class NpySource : public InFolder {
   protected:
     std::unique_ptr<RowSource> open(const std::string& field,
                                     const std::string& content,
@@ -25,8 +25,6 @@ class NpySource : public testing::Test {
     Error error_of_header(const std::string& dictionary) {
         return error(test::npy_of(dictionary, "abcd"));
     }
-
-    TempDir folder_;
 };
 
 TEST_F(NpySource, ReadsEveryTypeAsItIs) {

@@ -28,7 +28,7 @@ Content files_in(const fs::path& folder) {
     return content;
 }
 
-class PackTeam : public testing::Test {
+class PackTeam : public InFolder {
   protected:
     void SetUp() override {
         options_ = test::options_for(folder_, samples_, "reference", Codec::lz4);
@@ -63,7 +63,6 @@ class PackTeam : public testing::Test {
         EXPECT_THROW(pack_dataset(options_, test::ending_at("write", done)), std::runtime_error);
     }
 
-    TempDir folder_;
     test::Samples samples_ = test::make_samples(500);
     test::IdxPack options_;
     Content expected_;

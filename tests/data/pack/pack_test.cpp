@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-class Pack : public testing::Test {
+class Pack : public InFolder {
   protected:
     std::vector<std::string> leftovers() const {
         std::vector<std::string> names;
@@ -28,7 +28,6 @@ class Pack : public testing::Test {
         return names;
     }
 
-    TempDir folder_;
     test::Samples samples_ = test::make_samples(100);
 };
 
@@ -190,7 +189,7 @@ TEST_F(Pack, ReportsProgressToTheEnd) {
     for (const auto& [stage, progress] : last) EXPECT_EQ(progress.first, progress.second) << stage;
 }
 
-class Reshard : public testing::Test {
+class Reshard : public InFolder {
   protected:
     void SetUp() override {
         packed_ = test::options_for(folder_, samples_, "in", Codec::lz4);
@@ -207,7 +206,6 @@ class Reshard : public testing::Test {
         return reshard_dataset(test::open_index(packed_.output), options, memory_bytes).manifest;
     }
 
-    TempDir folder_;
     test::Samples samples_ = test::make_samples(700);
     test::IdxPack packed_, options_;
     Manifest manifest_;

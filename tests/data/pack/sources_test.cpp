@@ -28,7 +28,7 @@ std::vector<T> numbers(std::size_t count, std::uint64_t seed, std::uint64_t belo
     return values;
 }
 
-class RoundTrip : public testing::Test {
+class RoundTrip : public InFolder {
   protected:
     static constexpr std::uint64_t count = 203;
 
@@ -61,7 +61,6 @@ class RoundTrip : public testing::Test {
         return make_synthetic({.kind = kind, .samples = 60, .size = 8, .classes = 3});
     }
 
-    TempDir folder_;
     std::map<std::string, std::string> texts_;
 };
 

@@ -39,7 +39,7 @@ std::vector<std::exception_ptr> run_nodes(int nodes,
     });
 }
 
-class Stage : public testing::Test {
+class Stage : public InFolder {
   protected:
     void SetUp() override {
         test::IdxPack options = test::options_for(folder_, test::make_samples(900), "source");
@@ -76,7 +76,6 @@ class Stage : public testing::Test {
         }
     }
 
-    TempDir folder_;
     Manifest manifest_;
     std::uint64_t bytes_ = 0;
     std::atomic<std::uint64_t> read_ = 0, sent_ = 0;

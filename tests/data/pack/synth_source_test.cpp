@@ -177,7 +177,7 @@ std::string tokens_npy(const std::string& descr,
         "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }\n", data);
 }
 
-class Tokens : public testing::Test {
+class Tokens : public InFolder {
   protected:
     std::unique_ptr<RowSource> text(const std::vector<std::string>& contents,
                                     std::uint64_t length) {
@@ -198,7 +198,6 @@ class Tokens : public testing::Test {
         return paths;
     }
 
-    TempDir folder_;
     int made_ = 0;
 };
 

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-class Content : public testing::Test {
+class Content : public InFolder {
   protected:
     std::shared_ptr<const DatasetIndex> open(const std::string& folder,
                                              RowLayout layout = RowLayout::unstated) const {
@@ -38,8 +38,6 @@ class Content : public testing::Test {
         }
         return content_digest(*index, all);
     }
-
-    TempDir folder_;
 };
 
 TEST_F(Content, IsTheSameInAnyNumberOfParts) {
@@ -89,7 +87,7 @@ TEST_F(Content, IsAnotherAfterOneByteOrInAnotherOrder) {
 
 const std::vector<FieldMapping> watched_fields{{"images", "/x/data"}, {"labels", "/y"}};
 
-class WatchedFiles : public testing::Test {
+class WatchedFiles : public InFolder {
   protected:
     WatchedFiles() {
         for (const char* name : {"a.h5", "b.h5"})
@@ -108,7 +106,6 @@ class WatchedFiles : public testing::Test {
         fs::last_write_time(path, fs::last_write_time(path) + std::chrono::nanoseconds(1000));
     }
 
-    TempDir folder_;
     const fs::path b_ = folder_ / "b.h5";
 };
 

@@ -23,7 +23,7 @@ namespace {
 
 using test::LogFolder;
 
-class ExplainEnd : public testing::Test {
+class ExplainEnd : public InFolder {
   protected:
     int explain(const std::function<int()>& launch) {
         const LaunchedRun run{[this] { return newest_; },
@@ -61,7 +61,6 @@ class ExplainEnd : public testing::Test {
     }
 
     static constexpr FlightSettings small_{.entries = 64};
-    const TempDir folder_;
     fs::path newest_;
     std::string failure_;
     std::vector<std::unique_ptr<FlightRecorder>> recorders_;

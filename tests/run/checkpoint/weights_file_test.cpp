@@ -20,13 +20,11 @@ std::string zip_of(const std::string& name) {
     return header + name + std::string(100, 'x');
 }
 
-class OtherWeights : public testing::Test {
+class OtherWeights : public InFolder {
   protected:
     std::string error(const std::string& name, const std::string& content) {
         return caught_text([&] { WeightsFile{folder_.file(name, content)}; });
     }
-
-    TempDir folder_;
 };
 
 TEST_F(OtherWeights, AreConvertedByACommand) {

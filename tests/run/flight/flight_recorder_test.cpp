@@ -24,10 +24,7 @@ RankTrace trace_in(const TempDir& folder, int rank = 0) {
     return read_rank_trace(ring_path(folder.path(), rank));
 }
 
-class FlightRecorderTest : public testing::Test {
-  protected:
-    const TempDir folder_;
-};
+using FlightRecorderTest = InFolder;
 
 TEST_F(FlightRecorderTest, ShowsAReaderWhatItsRankDoes) {
     FlightRecorder recorder(folder_.path(), 2, 4, {.entries = 64, .warn_s = 7});

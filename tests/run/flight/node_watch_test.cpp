@@ -154,10 +154,7 @@ std::unique_ptr<RankChild> watching_a(const TempDir& folder,
     });
 }
 
-class NodeWatchTest : public testing::Test {
-  protected:
-    const TempDir folder_;
-};
+using NodeWatchTest = InFolder;
 
 TEST_F(NodeWatchTest, EndsAStartWhoseOtherNodeIsStopped) {
     const HostB b(folder_, 1);

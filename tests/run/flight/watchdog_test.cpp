@@ -76,10 +76,7 @@ std::string output_of_all(const Children& children) {
     return output;
 }
 
-class WatchdogTest : public testing::Test {
-  protected:
-    const TempDir folder_;
-};
+using WatchdogTest = InFolder;
 
 TEST_F(WatchdogTest, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
     const RankChild late(folder_, 1, [&] { finish_one_and_sleep(folder_, 1, 2, 0, Phase::data); });

@@ -304,7 +304,7 @@ TEST_F(Exported, TensorsAreAlsoTheOptimizersIfAsked) {
 }
 
 // Each rank has a folder with a file of its own; the run is rank 0's to look at.
-class FirstWeights : public testing::Test {
+class FirstWeights : public InFolder {
   protected:
     FirstWeights() { settings_.run = folder_ / "run"; }
 
@@ -322,7 +322,6 @@ class FirstWeights : public testing::Test {
     }
 
     Communicator ranks_ = Communicator::world();
-    TempDir folder_;
     TrainSettings settings_;
 };
 

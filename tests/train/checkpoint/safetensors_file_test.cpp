@@ -26,7 +26,7 @@ std::string bytes_in(const std::vector<T>& values) {
     return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-class SafetensorsInput : public testing::Test {
+class SafetensorsInput : public InFolder {
   protected:
     std::vector<float> values(const std::string& dtype, const std::string& data, int count) {
         const WeightsFile file(folder_.file(
@@ -44,8 +44,6 @@ class SafetensorsInput : public testing::Test {
     std::string header_error(const std::string& header, const std::string& data = "abcd") {
         return error(container(header, data));
     }
-
-    TempDir folder_;
 };
 
 TEST_F(SafetensorsInput, ReadsFloatsOfEveryWidth) {
@@ -102,7 +100,7 @@ TEST_F(SafetensorsInput, MayHaveEmptyTensorsAnywhereAndADigestOfAllItsBytes) {
 }
 
 // An index of two files, as Hugging Face names them.
-class WeightsIndex : public testing::Test {
+class WeightsIndex : public InFolder {
   protected:
     WeightsIndex() {
         shard("a", "w", 1);
@@ -121,8 +119,6 @@ class WeightsIndex : public testing::Test {
     std::string error(const std::string& map) {
         return caught_text([&] { WeightsFile{index(map)}; });
     }
-
-    TempDir folder_;
 };
 
 TEST_F(WeightsIndex, NamesTheFilesOfItsTensors) {
@@ -165,7 +161,7 @@ TEST_F(WeightsIndex, IsCheckedByItsNames) {
 }
 
 // What `lockstep export --format npz` writes, and what NumPy does.
-class WeightsArchive : public testing::Test {
+class WeightsArchive : public InFolder {
   protected:
     std::string error(const std::string& content) {
         return caught_text([&] { read_all(folder_.file("a.npz", content)); });
@@ -189,8 +185,6 @@ class WeightsArchive : public testing::Test {
                                  ", 'shape': " + shape + ", }     \n";
         return "\x93NUMPY" + std::string{1, 0, static_cast<char>(text.size()), 0} + text + data;
     }
-
-    TempDir folder_;
 };
 
 TEST_F(WeightsArchive, HasWhatWasExported) {
@@ -246,7 +240,7 @@ TEST_F(WeightsArchive, IsReadAsNumpyWritesIt) {
 }
 
 // A file with b [2] and fc.weight [3], f32, and a counter.
-class MatchedTensors : public testing::Test {
+class MatchedTensors : public InFolder {
   protected:
     std::string error(const std::vector<TensorMeta>& wanted, const std::string& skip = "") {
         return caught_text([&] { matched(wanted, skip); });
@@ -257,7 +251,6 @@ class MatchedTensors : public testing::Test {
         return match_weights(file_, wanted, known_, skip, use);
     }
 
-    TempDir folder_;
     const std::vector<std::string> known_{"bn.count"};
     const WeightsFile file_{folder_.file(
         "a",

@@ -13,7 +13,7 @@ namespace {
 using test::ArchiveEntries;
 using test::MadeUpProgram;
 
-class ProgramFileTest : public testing::Test {
+class ProgramFileTest : public InFolder {
   protected:
     std::filesystem::path write(const std::string& bytes) const {
         std::filesystem::remove(folder_ / "net.pt2");  // ext4 flushes what is written over
@@ -25,8 +25,6 @@ class ProgramFileTest : public testing::Test {
     std::string refusal(const MadeUpProgram& made) const {
         return caught_text([&] { read_program(write(made)); });
     }
-
-    TempDir folder_;
 };
 
 TEST_F(ProgramFileTest, SaysWhatAnArchiveHolds) {

@@ -21,7 +21,7 @@ using test::argument_of;
 using test::MadeUpProgram;
 using test::tensor_argument;
 
-class ProgramGraphTest : public testing::Test {
+class ProgramGraphTest : public InFolder {
   protected:
     std::unique_ptr<Model> made(const MadeUpProgram& program,
                                 ProgramMode mode = ProgramMode::train) const {
@@ -31,8 +31,6 @@ class ProgramGraphTest : public testing::Test {
     std::string refusal_of(const MadeUpProgram& program) const {
         return caught_text([&] { made(program); });
     }
-
-    TempDir folder_;
 };
 
 at::Tensor value(const NamedTensors& tensors, const std::string& name) {
