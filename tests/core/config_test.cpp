@@ -4,6 +4,7 @@
 
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/options.hpp"
+#include "lockstep/core/split.hpp"
 
 #include "support/unit.hpp"
 
@@ -320,16 +321,8 @@ TEST(ParsePeriod, ReadsWhatIsWritten) {
 }
 
 TEST(ParsePeriod, WantsACountAndAUnit) {
-    for (const char* bad : {"",
-                            "500",
-                            "steps",
-                            "0steps",
-                            "-1steps",
-                            "1.5epochs",
-                            "5 steps",
-                            "5d",
-                            "1000000000steps",
-                            "5stepss"})
+    for (const std::string& bad :
+         split("|500|steps|0steps|-1steps|1.5epochs|5 steps|5d|1000000000steps|5stepss", '|'))
         EXPECT_EQ(caught_code([&] { parse_period("every", {bad, from}); }), "E103") << bad;
     const auto fix = [](const std::string& given) {
         return caught([&] { parse_period("every", {given, from}); })->fix();

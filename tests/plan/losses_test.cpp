@@ -3,6 +3,7 @@
 #include "lockstep/plan/losses.hpp"
 
 #include "lockstep/core/random.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/run/checkpoint.hpp"
 
 #include "support/unit.hpp"
@@ -267,21 +268,10 @@ TEST(KeepOption, TakesItsPartsInAnyOrderAndShowsThemAsTheyAreRead) {
 }
 
 TEST(KeepOption, RefusesWhatItDoesNotKnow) {
-    for (const char* text : {"",
-                             "3",
-                             "last",
-                             "last=",
-                             "last=0",
-                             "last=1001",
-                             "best=-1",
-                             "every=10m",
-                             "every=never",
-                             "every=auto",
-                             "every=2",
-                             "first=1",
-                             "last=1,last=2",
-                             "last=1,",
-                             "last=3 ,best=1"})
+    for (const std::string& text :
+         split("|3|last|last=|last=0|last=1001|best=-1|every=10m|every=never|every=auto|every=2|"
+               "first=1|last=1,last=2|last=1,|last=3 ,best=1",
+               '|'))
         EXPECT_EQ(caught_code([&] { settings_of(text); }), "E103") << text;
 }
 

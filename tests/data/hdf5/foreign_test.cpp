@@ -2,6 +2,7 @@
 #include "lockstep/data/foreign.hpp"
 
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
@@ -258,16 +259,8 @@ TEST_F(Foreign, MappingsAreRead) {
     for (const char* text : {"a=/x:cf", "a=/x:CHW:cf=-1.5", "a=/x:value:cf=nan"})
         EXPECT_EQ(mapping_text(parse_field_mapping(text)), text);
     EXPECT_THAT(parse_field_mappings(""), IsEmpty());
-    for (const char* text : {"images",
-                             "=x",
-                             "a=",
-                             "a=:CHW",
-                             "a b=/x",
-                             "a=/x:cf:CHW",
-                             "a=/x:cf=x",
-                             "labels=/y:cf",
-                             "a=/y:label:cf",
-                             ""})
+    for (const std::string& text :
+         split("images|=x|a=|a=:CHW|a b=/x|a=/x:cf:CHW|a=/x:cf=x|labels=/y:cf|a=/y:label:cf|", '|'))
         EXPECT_EQ(caught_code([&] { parse_field_mapping(text); }), "E235") << text;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text of transforms; masks that move with images, and images of numbers.
+#include "lockstep/core/split.hpp"
 #include "lockstep/data/transform.hpp"
 
 #include "images.hpp"
@@ -197,19 +198,9 @@ TEST(TransformShape, RefusesWhatDoesNotFit) {
 }
 
 TEST(TransformHelp, NamesEveryStepAndPreset) {
-    for (const char* name : {"resize",
-                             "crop",
-                             "centre-crop",
-                             "flip",
-                             "rotate",
-                             "blur",
-                             "cutout",
-                             "normalise",
-                             "mixup",
-                             "cutmix",
-                             "none",
-                             "cifar",
-                             "book"})
+    for (const std::string& name : split("resize|crop|centre-crop|flip|rotate|blur|cutout|"
+                                         "normalise|mixup|cutmix|none|cifar|book",
+                                         '|'))
         EXPECT_THAT(transform_help(), HasSubstr("\n  " + std::string(name) + " ")) << name;
 }
 
