@@ -40,6 +40,8 @@ TEST_F(ConfigTest, FlattensTablesToDottedKeysAndRemembersWhereAValueStands) {
     EXPECT_EQ(config.at("optimizer.name").value, ConfigValue(std::string("sgd")));
     EXPECT_EQ(config.at("optimizer.schedule.steps").value, ConfigValue(std::int64_t{5}));
     EXPECT_TRUE(config_of("# nothing\n").empty());
+    EXPECT_THAT(config_of("# a comment\n\n  lr = 0.1\n").at("lr").origin,
+                MatchesRegex(".*train.toml:3:[0-9]+"));
 }
 
 TEST_F(ConfigTest, ReadsListsOfTextsOrOfNumbersAsOneItemALine) {
@@ -51,11 +53,6 @@ TEST_F(ConfigTest, ReadsListsOfTextsOrOfNumbersAsOneItemALine) {
     EXPECT_TRUE(is("b", ConfigList::numbers, "8\n0.5"));
     EXPECT_TRUE(is("c", ConfigList::texts, ""));
     EXPECT_TRUE(is("d", ConfigList::none, "x"));
-}
-
-TEST_F(ConfigTest, RemembersWhereAValueStands) {
-    const auto config = config_of("# a comment\n\n  lr = 0.1\n");
-    EXPECT_THAT(config.at("lr").origin, MatchesRegex(".*train.toml:3:[0-9]+"));
 }
 
 TEST_F(ConfigTest, PointsACaretAtASyntaxErrorAlsoBehindTabsAndLetters) {
@@ -144,17 +141,14 @@ TEST(ConfigText, ParsesBackToTheSameValueWhoseTypeIsInWords) {
 
 using Variables = std::map<std::string, std::string>;
 
-TEST(Environment, ReadsTextAndNumbers) {
-    const Environment environment(Variables{{"A", "x y"}, {"N", "-7"}, {"EMPTY", ""}});
+TEST(Environment, ReadsTextAndNumbersAndNamesAVariableThatIsNone) {
+    const Environment environment(
+        Variables{{"A", "x y"}, {"N", "-7"}, {"EMPTY", ""}, {"LOCKSTEP_THREADS", "two"}});
     EXPECT_EQ(environment.text("A"), "x y");
     EXPECT_EQ(environment.text("EMPTY"), "");
     EXPECT_EQ(environment.text("NONE"), std::nullopt);
     EXPECT_EQ(environment.integer("N"), -7);
     EXPECT_EQ(environment.integer("NONE"), std::nullopt);
-}
-
-TEST(Environment, NamesAVariableThatIsNoNumber) {
-    const Environment environment(Variables{{"LOCKSTEP_THREADS", "two"}});
     EXPECT_EQ(caught_text([&] { static_cast<void>(environment.integer("LOCKSTEP_THREADS")); }),
               "lockstep: error E113: LOCKSTEP_THREADS is 'two' (from environment)\n"
               "  why: it must be a whole number\n"
@@ -196,7 +190,7 @@ std::string text_of(const Option& option,
     return caught_text([&] { option.assign({text, origin}); });
 }
 
-TEST(WholeOption, TakesNumbersOfItsRange) {
+TEST(WholeOption, TakesNumbersOfItsRangeAndSaysTheValueItsOriginAndTheRange) {
     int value = 5;
     const Option option = whole_option("n", value, {1, 10}, "");
     EXPECT_EQ(option.default_value, "5");
@@ -206,10 +200,6 @@ TEST(WholeOption, TakesNumbersOfItsRange) {
         EXPECT_EQ(code_of(option, bad), "E103") << bad;
     for (const char* bad : {"0", "-3", "11"}) EXPECT_EQ(code_of(option, bad), "E102") << bad;
     EXPECT_EQ(value, 10);
-}
-
-TEST(WholeOption, SaysTheValueItsOriginAndTheRange) {
-    int value = 1;
     EXPECT_EQ(text_of(whole_option("epochs", value, {1, 1'000'000}, ""), "0", "a.toml:1:2"),
               "lockstep: error E102: --epochs is '0' (from a.toml:1:2)\n"
               "  why: it must be 1 to 1,000,000\n  fix: give a number in that range");

@@ -125,16 +125,12 @@ TEST(AsError, KnowsRefusedMemory) {
     EXPECT_EQ(as_error(std::runtime_error("x")).code(), "E700");
 }
 
-TEST(NearestName, FindsTypingErrors) {
-    EXPECT_EQ(nearest_name("--bach-size", options), "--batch-size");
+TEST(NearestName, FindsTypingErrorsAndPrefersANameThatBeginsSo) {
     EXPECT_EQ(nearest_name("--epcohs", options), "--epochs");
     EXPECT_EQ(nearest_name("--datas", options), "--data");
     EXPECT_EQ(nearest_name("--batchsize", options), "--batch-size");
     EXPECT_EQ(did_you_mean("--bach-size", options), "did you mean '--batch-size'?");
     EXPECT_EQ(nearest_name("adamW", std::vector<std::string>{"adam", "adamw"}), "adamw");
-}
-
-TEST(NearestName, PrefersANameThatBeginsSo) {
     const std::vector<std::string> names = {"--width", "--virtual-ranks", "--virtual", "--lr"};
     EXPECT_EQ(nearest_name("--virt", {names.data(), 2}), "--virtual-ranks");
     EXPECT_EQ(nearest_name("--virt", names), "--virtual");
@@ -173,7 +169,7 @@ TEST(ErrorBytes, GiveTheSameError) {
     EXPECT_EQ(caught_code([] { static_cast<void>(error_from_bytes("E310")); }), "E222");
 }
 
-TEST(ErrorKind, NamesWhatCallersActOnAndWhoseDoingItIs) {
+TEST(ErrorKind, NamesWhatCallersActOnAndWhoseDoingItIsByCodesOfTheCatalogue) {
     EXPECT_EQ(kind_of(Error("E632", "no room")), ErrorKind::no_shared_memory);
     EXPECT_EQ(kind_of(Error("E201", "no file")), ErrorKind::file_missing);
     EXPECT_EQ(kind_of(Error("E213", "wrong hash")), ErrorKind::data_damaged);
@@ -182,9 +178,6 @@ TEST(ErrorKind, NamesWhatCallersActOnAndWhoseDoingItIs) {
     EXPECT_EQ(blame_of_code("E660"), Blame::peer);
     EXPECT_EQ(blame_of_code("E682"), Blame::peer);
     EXPECT_EQ(blame_of_code("E620"), Blame::unsure);
-}
-
-TEST(ErrorKind, EachOfItsCodesIsInTheCatalogue) {
     const auto with_kind = std::ranges::count_if(error_catalog(), [](const ErrorEntry& entry) {
         return kind_of(Error(entry.code, "")) != ErrorKind::other;
     });

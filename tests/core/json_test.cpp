@@ -28,12 +28,9 @@ std::string parse_error_of(const std::string& text) {
     return caught_text([&] { parse_json(text, "m.json"); });
 }
 
-TEST(ParseJson, KeepsTheOrderOfKeys) {
+TEST(ParseJson, KeepsTheOrderOfKeysAndRefusesWhatIsNotJsonByOriginAndPlace) {
     EXPECT_EQ(parse_json(R"({"b": 1, "a": [true, null]})", "m").dump(),
               R"({"b":1,"a":[true,null]})");
-}
-
-TEST(ParseJson, RefusesWhatIsNotJsonByOriginAndPlace) {
     const auto text = parse_error_of("{\"a\": 1,\n\"b\" 2}");
     EXPECT_THAT(text, has("E222: 'm.json' makes no sense as JSON", "line 2"));
     for (const auto* bad : {"", "{", "[1,]", "nul", "\"\xff\"", "{} x", "01", "{\"a\":1e999}"}) {
@@ -44,13 +41,10 @@ TEST(ParseJson, RefusesWhatIsNotJsonByOriginAndPlace) {
     EXPECT_EQ(parse_error_of(R"([{"a":1},{"a":2},{"b":{"a":1},"a":2}])"), "");
 }
 
-TEST(ParseJson, GuardsItsDepth) {
+TEST(ParseJson, GuardsItsDepthAndItsMemory) {
     EXPECT_EQ(parse_error_of(nested(64)), "");
     EXPECT_THAT(parse_error_of(nested(65)), HasSubstr("nested deeper than 64 levels"));
     EXPECT_THAT(parse_error_of(std::string(1u << 20, '[')), HasSubstr("nested deeper"));
-}
-
-TEST(ParseJson, GuardsItsMemory) {
     std::string values = "[0";
     for (int i = 0; i < 1'500'000; ++i) values += ",0";
     EXPECT_THAT(parse_error_of(values + "]"), HasSubstr("more than 1500000 values"));
@@ -85,11 +79,14 @@ const std::string documents[] = {
     R"({"config":{"lr":{"value":"1e-3","origin":"--lr"}},"shape":[3,32,32],"nested":[[1],[2,[3]]]})",
 };
 
-TEST(JsonText, IsTheLibrarysAtEveryIndent) {
-    for (const std::string& text : documents)
+TEST(JsonText, IsTheLibrarysAtEveryIndentAndWithSortedKeys) {
+    for (const std::string& text : documents) {
+        Json json = parse_json(text, "m");
         for (const int indent : {-1, 0, 1, 2, 4})
-            EXPECT_EQ(parse_json(text, "m").dump(indent), Library::parse(text).dump(indent))
-                << text;
+            EXPECT_EQ(json.dump(indent), Library::parse(text).dump(indent)) << text;
+        json.sort_keys();
+        EXPECT_EQ(json.dump(), nlohmann::json::parse(text).dump());
+    }
 }
 
 TEST(JsonText, WritesEveryDoubleAsTheLibraryDoes) {
@@ -151,14 +148,6 @@ TEST(JsonText, BracesBuildWhatTheLibraryBuilds) {
               (Library{{"w", words}, {"n", 1.5f}, {"u", 7u}}.dump()));
 }
 
-TEST(JsonText, SortedKeysAreTheOtherKindOfTheLibrarys) {
-    for (const std::string& text : documents) {
-        Json json = parse_json(text, "m");
-        json.sort_keys();
-        EXPECT_EQ(json.dump(), nlohmann::json::parse(text).dump());
-    }
-}
-
 TEST(JsonValue, ComparesNumbersByValue) {
     EXPECT_EQ(Json(1), Json(1u));
     EXPECT_EQ(Json(1), Json(1.0));
@@ -170,7 +159,6 @@ TEST(JsonValue, ComparesNumbersByValue) {
 }
 
 TEST(JsonValue, ConvertsNothingSilently) {
-    using test::caught_code;
     EXPECT_EQ(caught_code([] { static_cast<void>(Json(300).get<std::int8_t>()); }), "E222");
     EXPECT_EQ(caught_code([] { static_cast<void>(Json(-1).get<unsigned>()); }), "E222");
     EXPECT_EQ(caught_code([] { static_cast<void>(Json(1.0).get<int>()); }), "E222");
@@ -296,7 +284,7 @@ TEST(Record, LeavesWhatEarlierVersionsDidNotWrite) {
                 HasSubstr("'text' is missing"));
 }
 
-TEST(Record, NamesFileAndFieldOfWhatDoesNotFit) {
+TEST(Record, NamesFileFieldAndPlaceWithinOfWhatDoesNotFit) {
     EXPECT_THAT(error_with("step", "seven"), has("E222: 'n.json'", "'step' is \"seven\" (string)"));
     EXPECT_THAT(error_with("exit", std::int64_t{1} << 40), HasSubstr("'exit' is 1099511627776"));
     EXPECT_THAT(error_with("bytes", -1), HasSubstr("'bytes'"));
@@ -306,22 +294,10 @@ TEST(Record, NamesFileAndFieldOfWhatDoesNotFit) {
     EXPECT_THAT(error_with("chapter", "iv"), HasSubstr("'chapter' is \"iv\" (string), not roman"));
     EXPECT_THAT(error_with("lines", Json::array()), "");
     EXPECT_EQ(caught_code([] { Record(Json::array(), "n.json"); }), "E222");
-}
-
-TEST(Record, NamesThePlaceWithin) {
     EXPECT_THAT(error_with("lines", {{{"name", "a"}}, Json{{"name", 1}}}),
                 HasSubstr("E222: 'n.json: lines[1]'"));
     EXPECT_THAT(error_with("shapes", {{"a", {1, "x"}}}), HasSubstr("'a[1]' is \"x\""));
     EXPECT_THAT(error_with("shapes", {{"a", 1}}), HasSubstr("not an array"));
-}
-
-TEST(Record, RefusesUnknownKeysWhereAsked) {
-    Json json = parse_json(example_text, "n.json");
-    EXPECT_EQ(read(json, UnknownKeys::refused).chapter, 2);
-    json["lines"][0]["rat"] = 1.0;
-    EXPECT_EQ(read(json).lines.size(), 2u);
-    const auto text = caught_text([&] { static_cast<void>(read(json, UnknownKeys::refused)); });
-    EXPECT_THAT(text, has("'n.json: lines[0]' has an unknown key 'rat'", "did you mean 'rate'"));
 }
 
 TEST(Record, WritesNullForWhatIsNotFinite) {
@@ -333,10 +309,16 @@ TEST(Record, WritesNullForWhatIsNotFinite) {
     EXPECT_EQ(record_from_json<Reading>(Json::object(), "r").value, 7);
 }
 
-TEST(Record, RefusesFormatsItDoesNotKnow) {
+TEST(Record, RefusesFormatsItDoesNotKnowAndUnknownKeysWhereAsked) {
     EXPECT_EQ(error_with("version", 1), "");
     EXPECT_THAT(error_with("version", 3), HasSubstr("E305: 'n.json' has format 3"));
     EXPECT_THAT(error_with("version", 0), HasSubstr("E305"));
+    Json json = parse_json(example_text, "n.json");
+    EXPECT_EQ(read(json, UnknownKeys::refused).chapter, 2);
+    json["lines"][0]["rat"] = 1.0;
+    EXPECT_EQ(read(json).lines.size(), 2u);
+    const auto text = caught_text([&] { static_cast<void>(read(json, UnknownKeys::refused)); });
+    EXPECT_THAT(text, has("'n.json: lines[0]' has an unknown key 'rat'", "did you mean 'rate'"));
 }
 
 std::string error_of_field(const char* value) {

@@ -139,7 +139,7 @@ TEST_F(LogTest, BeginsLinesWithTimeAndLevel) {
     EXPECT_FALSE(level_named("loud"));
 }
 
-TEST_F(LogTest, ShowsWarningsOfARankWithItsNameAndHost) {
+TEST_F(LogTest, ShowsWarningsOfARankWithItsNameAndHostAndKeepsDebugLinesInTheFile) {
     open_as(1);
     const auto said = said_by([] {
         here(Level::info, "quiet");
@@ -147,12 +147,8 @@ TEST_F(LogTest, ShowsWarningsOfARankWithItsNameAndHost) {
     });
     EXPECT_EQ(said.err, "[rank 1 on node-a] warn: slow disk\n");
     EXPECT_EQ(said.out, "");
-}
-
-TEST_F(LogTest, KeepsDebugLinesInTheFile) {
     open_as(0);
-    const auto said = said_by([] { once(Level::debug, "detail"); });
-    EXPECT_EQ(said.out, "");
+    EXPECT_EQ(said_by([] { once(Level::debug, "detail"); }).out, "");
     EXPECT_THAT(lines_of(text_file(0)), ElementsAre(EndsWith("detail")));
 }
 
@@ -267,7 +263,7 @@ TEST_F(LogTest, ReplacesTheLiveLineOnATerminal) {
     EXPECT_THAT(content_of(text_file(0)), Not(HasSubstr("%")));
 }
 
-TEST_F(LogTest, HasNoLiveLineOnADumbTerminal) {
+TEST_F(LogTest, HasNoLiveLineOnADumbTerminalOrOnOtherRanks) {
     open_as(0);
     std::string seen;
     {
@@ -278,9 +274,6 @@ TEST_F(LogTest, HasNoLiveLineOnADumbTerminal) {
         seen = terminal.seen(6);
     }
     EXPECT_EQ(seen, "line\r\n");
-}
-
-TEST_F(LogTest, HasNoLiveLineOnOtherRanks) {
     open_as(1);
     const Terminal terminal;
     EXPECT_FALSE(has_live_terminal());

@@ -137,15 +137,21 @@ TEST(RunProcess, ChildDiesWithItsParent) {
     ::close(pipe[0]);
 }
 
-TEST(BecomeProcess, ReplacesThisProcess) {
-    const auto child = ::fork();
+/// The exit code of a child that does `action`, or 128 + the signal that ended it.
+int exit_of(const std::function<void()>& action) {
+    const pid_t child = ::fork();
     if (child == 0) {
-        become_process({"sh", "-c", "exit $LOCKSTEP_TEST_CODE"}, {{"LOCKSTEP_TEST_CODE", "42"}});
+        action();
+        end_process(9);
     }
     int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), 42);
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST(BecomeProcess, ReplacesThisProcess) {
+    const std::vector<std::string> command{"sh", "-c", "exit $LOCKSTEP_TEST_CODE"};
+    EXPECT_EQ(exit_of([&] { become_process(command, {{"LOCKSTEP_TEST_CODE", "42"}}); }), 42);
 }
 
 TEST(FindProgram, LooksOnThePathAndTakesNoFolderForAProgram) {
@@ -241,19 +247,7 @@ class ForeignEnds : public InFolder {
   protected:
     void note(const std::string& text) { std::ofstream(said_, std::ios::app) << text << "\n"; }
 
-    /// The exit code of a child that does `action`, or 128 + the signal that ended it.
-    int exit_of(const std::function<void()>& action) {
-        const pid_t child = ::fork();
-        if (child == 0) {
-            action();
-            end_process(9);
-        }
-        int status = 0;
-        EXPECT_EQ(::waitpid(child, &status, 0), child);
-        return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    }
-
-    /// The same, between two guards.
+    /// The exit code of a child that does `action` between two guards.
     int exit_of_guarded(const std::function<void()>& action) {
         return exit_of([&] {
             const ForeignEnd outer([&](const Error& error) { note("outer " + error.code()); });
