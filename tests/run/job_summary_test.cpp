@@ -102,12 +102,16 @@ TEST(JobSummary, NamesAStraggler) {
     EXPECT_EQ(std::ranges::count(text, '\n'), 6);
 }
 
-/// A rank alone that spends `share` of its time on `phase`.
-JobSummary alone(Phase phase, double share) {
+/// A rank that spends `share` of its time on `phase`.
+RankUse busy_with(Phase phase, double share) {
     RankUse rank = rank_of(0, "n1", 1 - share);
     for (StepBudget& stretch : rank.stretches)
         std::swap(stretch.phases[phase], stretch.phases[Phase::wait]);
-    return summary_of(std::vector{rank});
+    return rank;
+}
+
+JobSummary alone(Phase phase, double share) {
+    return summary_of(std::vector{busy_with(phase, share)});
 }
 
 TEST(JobSummary, SaysWhatTheTimeIsLostTo) {
@@ -128,15 +132,11 @@ TEST(JobSummary, AdvisesNothingThatIsSoAlready) {
         rest_s = 0;
     }
     EXPECT_THAT(summary_of(std::vector{rank}).why, HasSubstr("evaluation takes long: 54 %"));
-    std::vector saved_once{rank_of(0, "n1", 0.8)};
-    for (StepBudget& stretch : saved_once[0].stretches)
-        std::swap(stretch.phases[Phase::checkpoint], stretch.phases[Phase::wait]);
+    std::vector saved_once{busy_with(Phase::checkpoint, 0.2)};
     EXPECT_THAT(summary_of(saved_once).why, HasSubstr("saving takes long: 20 %"));
     saved_once[0].saves = 1;
     EXPECT_EQ(summary_of(saved_once).why, "") << "it can be no rarer";
-    std::vector resident{rank_of(0, "n1", 0.7)};
-    for (StepBudget& stretch : resident[0].stretches)
-        std::swap(stretch.phases[Phase::data], stretch.phases[Phase::wait]);
+    std::vector resident{busy_with(Phase::data, 0.3)};
     EXPECT_THAT(summary_of(resident).advice, HasSubstr("--data-mode resident"));
     resident[0].has_resident_data = true;
     EXPECT_THAT(summary_of(resident).why, HasSubstr("though the data are in memory: 30 %"));
@@ -144,11 +144,16 @@ TEST(JobSummary, AdvisesNothingThatIsSoAlready) {
 }
 
 // 11 % of a step of a millisecond and a half is what any system takes now and then.
-TEST(JobSummary, BlamesNobodyForAFractionOfAMillisecond) {
+TEST(JobSummary, BlamesNobodyForAFractionOfAMillisecondOrInARunOfLessThanSomeSeconds) {
     std::vector ranks{rank_of(0, "n1", 1), rank_of(1, "n1", 0.89)};
     EXPECT_THAT(summary_of(ranks).why, HasSubstr("rank 0 on n1 holds the others up by 110ms"));
     for (RankUse& rank : ranks) rank.steps = 66'000;
     EXPECT_EQ(summary_of(ranks).why, "");
+    RankUse brief = rank_of(0, "n1", 0.7);
+    EXPECT_NE(summary_of(std::vector{brief}).why, "");
+    for (StepBudget& stretch : brief.stretches)
+        for (double& seconds : stretch.phases) seconds *= 0.01;
+    EXPECT_EQ(summary_of(std::vector{brief}).why, "");
 }
 
 // Of two nodes whose messages take equally long both ways none can be named.
@@ -224,17 +229,9 @@ TEST(JobSummary, SaysThatOthersUseTheCores) {
     RankUse rank = rank_of(0, "n1", 0.7);
     rank.coreless_s = 60;
     EXPECT_THAT(summary_of(std::vector{rank}).why, HasSubstr("other processes used the cores"));
-    for (StepBudget& stretch : rank.stretches)
-        std::swap(stretch.phases[Phase::data], stretch.phases[Phase::wait]);
+    rank = busy_with(Phase::data, 0.3);
+    rank.coreless_s = 60;
     EXPECT_THAT(summary_of(std::vector{rank}).why, HasSubstr("batches come too slowly"));
-}
-
-TEST(JobSummary, AdvisesNothingForLessThanSomeSeconds) {
-    RankUse rank = rank_of(0, "n1", 0.7);
-    EXPECT_NE(summary_of(std::vector{rank}).why, "");
-    for (StepBudget& stretch : rank.stretches)
-        for (double& seconds : stretch.phases) seconds *= 0.01;
-    EXPECT_EQ(summary_of(std::vector{rank}).why, "");
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ TEST(LauncherLog, HasToldWhatARankLeftInItsStderr) {
                 ElementsAre("0 info a", "warn " + crash, "warn the end", "0 warn not passed on"));
 }
 
-TEST(LauncherLog, SaysWhatRanksHadNoLogFor) {
+TEST(LauncherLog, SaysWhatRanksHadNoLogForAndCountsWhatItSaysForEachRank) {
     LogFolder logs;
     logs.launcher(1, "lockstep: error E692: not heard (rank 0 on n1)").launcher(1, "  why: a net");
     logs.launcher(1, "[rank 1 on n1] warn: early").launcher(1, "warn: early for all");
@@ -141,13 +141,10 @@ TEST(LauncherLog, SaysWhatRanksHadNoLogFor) {
                 ElementsAre("error E692not heard (rank 0 on n1)",
                             "warn [rank 1 on n1] warn: early",
                             "warn early for all"));
-}
-
-TEST(LauncherLog, CountsWhatItSaysForEachRank) {
-    LogFolder logs;
+    LogFolder alike;
     for (int rank = 0; rank < 8; ++rank)
-        logs.launcher(1 + 0.01 * rank, "ERROR: ld.so: no such object");
-    EXPECT_THAT(shown(logs), ElementsAre("warn ERROR: ld.so: no such object x8"));
+        alike.launcher(1 + 0.01 * rank, "ERROR: ld.so: no such object");
+    EXPECT_THAT(shown(alike), ElementsAre("warn ERROR: ld.so: no such object x8"));
 }
 
 TEST(LauncherLog, IsNamedInText) {

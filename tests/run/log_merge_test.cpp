@@ -32,11 +32,6 @@ class LogMergeTest : public testing::Test {
     LogFolder logs_;
 };
 
-TEST_F(LogMergeTest, PutsLinesInOrderOfTime) {
-    logs_.line(0, 1, "a").line(1, 2, "b").line(0, 3, "c").line(1, 3, "d");
-    EXPECT_THAT(merged(logs_), ElementsAre("0 a", "1 b", "0 c", "1 d"));
-}
-
 TEST_F(LogMergeTest, CorrectsTheClocksOfNodes) {
     logs_.line(0, 100, "first").line(0, 102, "third");
     logs_.clock(2, 3600).line(2, 3701, "second");
@@ -78,7 +73,10 @@ TEST_F(LogMergeTest, ErrsInOrderNoMoreThanTheClocksWereMeasured) {
     EXPECT_GT(late_s, 0) << "the clocks of this test do differ";
 }
 
-TEST_F(LogMergeTest, KeepsARanksOwnOrderWhereItsClockIsSetBack) {
+TEST_F(LogMergeTest, PutsLinesInOrderOfTimeButARanksOwnWhereItsClockIsSetBack) {
+    LogFolder steady;
+    steady.line(0, 1, "a").line(1, 2, "b").line(0, 3, "c").line(1, 3, "d");
+    EXPECT_THAT(merged(steady), ElementsAre("0 a", "1 b", "0 c", "1 d"));
     logs_.line(0, 10, "a").line(0, 5, "b").line(1, 7, "c").line(0, 6, "d").line(1, 11, "e");
     EXPECT_THAT(merged(logs_), ElementsAre("1 c", "0 a", "0 b", "0 d", "1 e"));
 }
@@ -300,7 +298,7 @@ RunClock clock_of(LogFolder& logs, double ahead_s) {
     return read_run_clock(logs.path());
 }
 
-TEST(RunClock, KnowsRanksAndHostsByWhatTheyMeasured) {
+TEST(RunClock, KnowsRanksHostsAndTheReadersClockByWhatWasMeasured) {
     for (const double ahead_s : {hour_s, -hour_s}) {
         LogFolder logs;
         const RunClock clock = clock_of(logs, ahead_s);
@@ -311,18 +309,11 @@ TEST(RunClock, KnowsRanksAndHostsByWhatTheyMeasured) {
         EXPECT_EQ(clock.ahead_on("n2"), ahead_s);
         EXPECT_FALSE(clock.ahead_on("n3").has_value());
         EXPECT_FALSE(clock.ahead_on("").has_value());
-    }
-    EXPECT_EQ(read_run_clock("/nonexistent").ahead_s(0), 0);
-}
-
-TEST(RunClock, TakesTheReadersClockForWhatItIs) {
-    for (const double ahead_s : {hour_s, -hour_s}) {
-        LogFolder logs;
-        const RunClock clock = clock_of(logs, ahead_s);
         EXPECT_EQ(clock.present_s(heard_s + 1, "n1", heard_s), heard_s + 1);
         EXPECT_EQ(clock.present_s(heard_s + 1 + ahead_s, "n2", heard_s), heard_s + 1);
         EXPECT_EQ(clock.present_s(heard_s + 1, "login", heard_s), heard_s + 1);
     }
+    EXPECT_EQ(read_run_clock("/nonexistent").ahead_s(0), 0);
 }
 
 // Where no rank is on the reader's host, the file server tells how rank 0's clock stands.

@@ -61,8 +61,9 @@ TEST_F(RunDirectoryTest, IsCreatedForItsOwnerAlone) {
     }
 }
 
-TEST_F(RunDirectoryTest, KeepsItsRecord) {
+TEST_F(RunDirectoryTest, KeepsItsRecordWithAnIdOfItsOwn) {
     std::string id;
+    { const auto crashed = open(); }
     {
         auto run = open();
         EXPECT_TRUE(run.is_new());
@@ -77,20 +78,10 @@ TEST_F(RunDirectoryTest, KeepsItsRecord) {
     EXPECT_EQ(run.record().config["lr"]["origin"], "train.toml:3:1");
     EXPECT_EQ(run.record().contract["virtual_ranks"], 4);
     EXPECT_EQ(read_run_record(root_).versions["lockstep"], "0.1.0");
-}
-
-TEST_F(RunDirectoryTest, HasAnIdOfItsOwn) {
     std::set<std::string> ids;
-    for (int i = 0; i < 10; ++i) {
-        auto run = RunDirectory::open(folder_ / std::to_string(i));
-        ids.insert(run.create({}).run_id);
-    }
+    for (int i = 0; i < 10; ++i)
+        ids.insert(RunDirectory::open(folder_ / std::to_string(i)).create({}).run_id);
     EXPECT_EQ(ids.size(), 10u);
-}
-
-TEST_F(RunDirectoryTest, IsStillNewAfterACrashBeforeItsRecord) {
-    { const auto run = open(); }
-    EXPECT_TRUE(open().is_new());
 }
 
 TEST_F(RunDirectoryTest, RefusesAFolderOfOtherFiles) {
@@ -137,18 +128,14 @@ TEST_F(RunDirectoryTest, BelongsToOneProcessAtATime) {
     EXPECT_EQ(error.code(), "E404");
     EXPECT_THAT(error.what(), HasSubstr(root_.string()));
     EXPECT_THAT(error.why(), has("process " + std::to_string(::getpid()) + " on ", " since 20"));
+    folder_.file("runs/a/run.lock", "\033[31m{");
+    EXPECT_THAT(caught([&] { open(); })->why(), HasSubstr("has not written its name"));
 }
 
 TEST_F(RunDirectoryTest, IsFreeAgainWhenClosed) {
     { const auto run = open(); }
     EXPECT_EQ(content_of(root_ / "run.lock"), "");
     EXPECT_NO_THROW(open());
-}
-
-TEST_F(RunDirectoryTest, NamesAHolderWhoseLeaseIsGarbage) {
-    const auto first = open();
-    folder_.file("runs/a/run.lock", "\033[31m{");
-    EXPECT_THAT(caught([&] { open(); })->why(), HasSubstr("has not written its name"));
 }
 
 TEST_F(RunDirectoryTest, WaitsForAHolderThatIsKilled) {

@@ -39,7 +39,12 @@ class ProgressTest : public testing::Test {
     Screen screen_;
 };
 
-TEST_F(ProgressTest, SaysAPlainLineEveryThirtySeconds) {
+TEST_F(ProgressTest, SaysAPlainLineEveryThirtySecondsAndNothingInAShortTime) {
+    Progress brief("training", 10, ProgressUnit::count, screen_.sink(false));
+    screen_.now += 29;
+    EXPECT_FALSE(brief.is_due());
+    brief.update(10, "step 10");
+    EXPECT_THAT(screen_.said, IsEmpty());
     Progress progress("training", 1000, ProgressUnit::count, screen_.sink(false));
     for (std::uint64_t step = 1; step <= 1000; ++step) {
         screen_.now += 0.125;
@@ -47,14 +52,6 @@ TEST_F(ProgressTest, SaysAPlainLineEveryThirtySeconds) {
     }
     EXPECT_THAT(screen_.said, ElementsAre("step 240", "step 480", "step 720", "step 960"));
     EXPECT_THAT(screen_.shown, IsEmpty());
-}
-
-TEST_F(ProgressTest, SaysNothingInAShortTime) {
-    Progress progress("training", 10, ProgressUnit::count, screen_.sink(false));
-    screen_.now += 29;
-    EXPECT_FALSE(progress.is_due());
-    progress.update(10, "step 10");
-    EXPECT_THAT(screen_.said, IsEmpty());
 }
 
 TEST_F(ProgressTest, SumsUpEachOfSeveralStages) {
@@ -80,7 +77,9 @@ TEST_F(ProgressTest, ShowsALiveLineAtMostTenTimesASecond) {
     EXPECT_THAT(screen_.said, IsEmpty());
 }
 
-TEST_F(ProgressTest, HasBarAndEtaInTheLiveLine) {
+TEST_F(ProgressTest, HasBarAndEtaInTheLiveLineAndRemovesItAtTheEnd) {
+    { Progress brief("training", 10, ProgressUnit::count, screen_.sink(true)); }
+    EXPECT_THAT(std::exchange(screen_.shown, {}), ElementsAre(""));
     Progress progress("training", 1000, ProgressUnit::count, screen_.sink(true));
     screen_.now += 10;
     progress.update(250, "step 250 | loss 0.5");
@@ -90,11 +89,6 @@ TEST_F(ProgressTest, HasBarAndEtaInTheLiveLine) {
     screen_.now += 21;
     progress.update(250, "step 250");
     EXPECT_THAT(screen_.recorded, ElementsAre("step 250")) << "in the file, too";
-}
-
-TEST_F(ProgressTest, RemovesTheLiveLineAtTheEnd) {
-    { Progress progress("training", 10, ProgressUnit::count, screen_.sink(true)); }
-    EXPECT_THAT(screen_.shown, ElementsAre(""));
 }
 
 TEST_F(ProgressTest, WritesALineOfItsOwnInBytes) {
@@ -110,20 +104,17 @@ TEST_F(ProgressTest, WritesALineOfItsOwnInBytes) {
                             "packing 2 GiB in 1m04s"));
 }
 
-TEST_F(ProgressTest, CountsWithoutAKnownEnd) {
+TEST_F(ProgressTest, CountsWithoutAKnownEndAndNotWhatAnEarlierRunDid) {
     Progress progress("reading", 0, ProgressUnit::count, screen_.sink(false));
     screen_.now += 40;
     progress.update(40000);
     EXPECT_THAT(screen_.said, ElementsAre("reading 40,000 | 1,000/s"));
     EXPECT_LT(progress.eta_s(), 0);
-}
-
-TEST_F(ProgressTest, DoesNotCountWhatAnEarlierRunDid) {
-    Progress progress("training", 1000, ProgressUnit::count, screen_.sink(false));
-    progress.start_at(500);
+    Progress resumed("training", 1000, ProgressUnit::count, screen_.sink(false));
+    resumed.start_at(500);
     screen_.now += 10;
-    progress.update(600);
-    EXPECT_DOUBLE_EQ(progress.eta_s(), 40);
+    resumed.update(600);
+    EXPECT_DOUBLE_EQ(resumed.eta_s(), 40);
 }
 
 /// stdout as a terminal of `columns`, for its lifetime.

@@ -68,22 +68,15 @@ std::vector<WireField> wire_fields(std::string_view message) {
     for (WireReader in(message); !in.is_done();) {
         const std::uint64_t key = in.varint();
         WireField& next = fields.emplace_back(WireField{key, key >> 3});
-        switch (key & 7) {
-            case 0:
-                next.value = in.varint();
-                break;
-            case 1:
-                next.value = in.number(8);
-                break;
-            case 2:
-                next.bytes = in.take(in.varint());
-                break;
-            case 5:
-                next.value = in.number(4);
-                break;
-            default:
-                throw std::runtime_error("unknown wire type");
-        }
+        const std::uint64_t type = key & 7;
+        if (type == 2)
+            next.bytes = in.take(in.varint());
+        else if (type == 0)
+            next.value = in.varint();
+        else if (type == 1 || type == 5)
+            next.value = in.number(type == 1 ? 8 : 4);
+        else
+            throw std::runtime_error("unknown wire type");
     }
     return fields;
 }

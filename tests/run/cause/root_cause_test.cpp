@@ -31,8 +31,8 @@ class ExplainEnd : public InFolder {
         return explain_end(run, launch, folder_.path() / "root");
     }
 
-    // What ranks do: their records appear.
-    void start(const std::string& name, int living, int dead) {
+    // What ranks do: their records appear. The dead have noted `signal`.
+    void start(const std::string& name, int living, int dead, int signal = 0) {
         newest_ = folder_ / name;
         fs::create_directories(newest_);
         const int ranks = living + dead;
@@ -41,7 +41,8 @@ class ExplainEnd : public InFolder {
         for (int rank = living; rank < ranks; ++rank) {
             const pid_t child = ::fork();
             if (child == 0) {
-                const FlightRecorder recorder(newest_, rank, ranks, small_);
+                FlightRecorder recorder(newest_, rank, ranks, small_);
+                recorder.signal_word()->store(static_cast<std::uint64_t>(signal));
                 ::_exit(0);
             }
             ::waitpid(child, nullptr, 0);
@@ -87,17 +88,7 @@ TEST_F(ExplainEnd, NamesTheRankThatIsGone) {
 }
 
 TEST_F(ExplainEnd, NamesTheOnlyRankIfItCrashed) {
-    const Error error = error_after([&] {
-        newest_ = folder_ / "i1";
-        fs::create_directories(newest_);
-        const pid_t child = ::fork();
-        if (child == 0) {
-            FlightRecorder recorder(newest_, 0, 1, small_);
-            recorder.signal_word()->store(SIGSEGV);
-            ::_exit(0);
-        }
-        ::waitpid(child, nullptr, 0);
-    });
+    const Error error = error_after([&] { start("i1", 0, 1, SIGSEGV); });
     EXPECT_EQ(error.code(), "E660");
     EXPECT_THAT(error.what(), HasSubstr("crashed with signal 11"));
 }
@@ -175,18 +166,14 @@ TEST(FirstError, IsNoConsequenceOfAPeersEnd) {
     EXPECT_THAT(errors.followers, ElementsAre(0, 1));
 }
 
-TEST(FirstError, GoesByTheCorrectedClock) {
+TEST(FirstError, GoesByTheCorrectedClockAndPrefersARanksOwnToOneInDoubt) {
     LogFolder logs;
     logs.clock(0, 0).error(0, 100, "E402", "the second");
     logs.clock(2, 500).error(2, 599, "E405", "the first");
     EXPECT_EQ(errors_in(logs).first->code, "E405");
-}
-
-TEST(FirstError, PrefersARanksOwnToOneInDoubt) {
-    LogFolder logs;
-    logs.error(0, 1, "E620", "MPI failed").error(1, 2, "E405", "disk full");
-    EXPECT_EQ(errors_in(logs).first->code, "E405");
-    LogFolder doubtful;
+    LogFolder both, doubtful;
+    both.error(0, 1, "E620", "MPI failed").error(1, 2, "E405", "disk full");
+    EXPECT_EQ(errors_in(both).first->code, "E405");
     doubtful.error(0, 1, "E620", "MPI failed");
     EXPECT_EQ(errors_in(doubtful).first->blame, Blame::unsure);
 }

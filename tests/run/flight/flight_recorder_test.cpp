@@ -94,11 +94,13 @@ TEST_F(FlightRecorderTest, ShowsWhereItsGpuIs) {
     EXPECT_EQ(trace_in(folder_, 1).gpu.seq, 0u);
 }
 
-TEST_F(FlightRecorderTest, IsReadableByItsOwnerAlone) {
+TEST_F(FlightRecorderTest, IsReadableByItsOwnerAloneAndRefusesAFolderThatCannotBe) {
     const FlightRecorder recorder(folder_ / "flight", 0, 1);
     const auto mode = fs::status(ring_path(folder_ / "flight", 0)).permissions();
     EXPECT_EQ(mode, fs::perms(0600));
     EXPECT_EQ(fs::status(folder_ / "flight").permissions(), fs::perms(0700));
+    const fs::path file = folder_.file("file", "");
+    EXPECT_NE(caught_code([&] { FlightRecorder(file / "flight", 0, 1); }), "");
 }
 
 RC_GTEST_PROP(FlightRecorder, KeepsTheNewestEntriesInOrder, ()) {
@@ -131,7 +133,7 @@ TEST_F(FlightRecorderTest, KnowsTheOldestThatIsPending) {
     EXPECT_FALSE(recorder.oldest_pending());
 }
 
-TEST_F(FlightRecorderTest, ShowsTheEntriesThatFollow) {
+TEST_F(FlightRecorderTest, ShowsTheEntriesThatFollowAndForgetsTicketsOfOverwrittenOnes) {
     FlightRecorder recorder(folder_.path(), 0, 1, small);
     const auto channel = recorder.add_channel("gradients");
     recorder.enqueue(channel, call_number(0));
@@ -145,14 +147,7 @@ TEST_F(FlightRecorderTest, ShowsTheEntriesThatFollow) {
     EXPECT_GE(recorder.find(next)->ended_s, recorder.find(next)->enqueued_s);
     for (int i = 0; i < 64; ++i) recorder.enqueue(channel, call_number(2));
     EXPECT_FALSE(recorder.find(next)) << "its place was taken";
-}
-
-TEST_F(FlightRecorderTest, ForgetsTicketsWhoseEntryIsOverwritten) {
-    FlightRecorder recorder(folder_.path(), 0, 1, small);
-    const auto channel = recorder.add_channel("gradients");
-    const auto first = recorder.enqueue(channel, call_number(0));
-    for (std::uint64_t i = 1; i <= 64; ++i) recorder.enqueue(channel, call_number(i));
-    recorder.end(first);
+    recorder.end(ticket);
     const RankTrace trace = trace_in(folder_);
     EXPECT_TRUE(std::ranges::all_of(trace.entries, [](auto& entry) { return entry.ended_s == 0; }));
 }
@@ -169,11 +164,6 @@ TEST_F(FlightRecorderTest, MarksHowItEnds) {
     } catch (int) {
     }
     EXPECT_EQ(trace_in(folder_, 2).end, FlightEnd::failed);
-}
-
-TEST_F(FlightRecorderTest, RefusesAFolderThatCannotBe) {
-    const fs::path file = folder_.file("file", "");
-    EXPECT_NE(caught_code([&] { FlightRecorder(file / "flight", 0, 1); }), "");
 }
 
 TEST_F(FlightRecorderTest, IsNeverSeenTornByAnotherProcess) {

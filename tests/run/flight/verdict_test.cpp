@@ -69,8 +69,13 @@ Verdict blamed(const std::vector<RankTrace>& traces,
     return verdict;
 }
 
-TEST(Diagnose, IsContentWithRanksThatGoOn) {
-    std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
+TEST(Diagnose, IsContentWithRanksThatGoOnOrHaveFinished) {
+    std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)}, ended = traces;
+    for (RankTrace& trace : ended) {
+        trace.end = FlightEnd::finished;
+        trace.life = Life::gone;
+    }
+    EXPECT_EQ(verdict_on(ended).trouble, Trouble::none);
     EXPECT_EQ(verdict_on(traces).trouble, Trouble::none);
     waits(traces[0]).entries.back().started_s = now - 9;
     EXPECT_EQ(verdict_on(traces).trouble, Trouble::none) << "a short wait";
@@ -81,6 +86,8 @@ TEST(Diagnose, KnowsOfWhichRanksNothingWasHeard) {
     std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
     traces[1].life = Life::elsewhere;
     EXPECT_THAT(unheard_ranks(traces, now), ElementsAre());
+    traces[1].heartbeat_s = now + 3600;
+    EXPECT_THAT(unheard_ranks(traces, now), ElementsAre(1)) << "a sign of life of the future";
     traces[1].heartbeat_s = now - 8;
     EXPECT_EQ(verdict_on(traces).trouble, Trouble::none);
     EXPECT_THAT(unheard_ranks(traces, now), ElementsAre(1));
@@ -88,15 +95,6 @@ TEST(Diagnose, KnowsOfWhichRanksNothingWasHeard) {
         << "of a start that is over";
     traces[1].end = FlightEnd::finished;
     EXPECT_THAT(unheard_ranks(traces, now), ElementsAre());
-}
-
-TEST(Diagnose, IsContentWithRanksThatHaveFinished) {
-    std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
-    for (RankTrace& trace : traces) {
-        trace.end = FlightEnd::finished;
-        trace.life = Life::gone;
-    }
-    EXPECT_EQ(verdict_on(traces).trouble, Trouble::none);
 }
 
 TEST(Diagnose, NamesTheRankThatAllOthersWaitFor) {
@@ -117,12 +115,11 @@ TEST(Diagnose, NamesTheRankThatAllOthersWaitFor) {
 
 TEST(Diagnose, HasPatienceWithCheckpointsAndEvaluations) {
     std::vector<RankTrace> traces = all_wait_for(1, 3);
-    traces[1].phase = Phase::checkpoint;
-    EXPECT_TRUE(verdict_on(traces).pauses);
-    traces[1].phase = Phase::evaluate;
-    EXPECT_TRUE(verdict_on(traces).pauses);
+    for (const Phase phase : {Phase::checkpoint, Phase::evaluate}) {
+        traces[1].phase = phase;
+        EXPECT_TRUE(verdict_on(traces).pauses) << phase_name(phase);
+    }
 }
-
 TEST(Diagnose, NamesTheChannelWhereThereAreSeveral) {
     std::vector<RankTrace> traces = all_wait_for(1, 3);
     for (RankTrace& trace : traces) trace.channels = {"gradients", "metrics"};
@@ -258,13 +255,6 @@ TEST(Diagnose, GoesByTheCorrectedClock) {
     }
 }
 
-TEST(Diagnose, CallsNoRankWellWhoseSignsOfLifeAreOfTheFuture) {
-    std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
-    traces[1].life = Life::elsewhere;
-    traces[1].heartbeat_s = now + 3600;
-    EXPECT_THAT(unheard_ranks(traces, now), ElementsAre(1));
-}
-
 TEST(Diagnose, SaysOfTheDeadWhatTheyDidWhenTheyWereLastHeard) {
     std::vector<RankTrace> traces = all_wait_for(-1, 2);
     traces[1].life = Life::gone;
@@ -382,12 +372,6 @@ TEST(Diagnose, NamesRanksThatAllComputeAndDoNotEndAPhase) {
     EXPECT_EQ(verdict_on(traces).trouble, Trouble::stopped);
 }
 
-TEST(Diagnose, NamesARankThatAnnouncedAndThenStayedAway) {
-    std::vector<RankTrace> traces = all_wait_for(2, 4);
-    announces(traces[2]);
-    blamed(traces, Trouble::slow_rank, {2});
-}
-
 TEST(Diagnose, NamesTheMinorityInAMismatch) {
     std::vector<RankTrace> traces = all_wait_for(1, 3);
     FlightCall other = bucket_3;
@@ -419,8 +403,10 @@ TEST(Diagnose, FindsAMismatchThatNobodyHangsIn) {
     blamed(traces, Trouble::size_mismatch, {2});
 }
 
-TEST(Diagnose, LeavesDamagedRingsOut) {
-    std::vector<RankTrace> traces = all_wait_for(2, 4);
+TEST(Diagnose, NamesARankThatAnnouncedAndThenStayedAwayAndLeavesDamagedRingsOut) {
+    std::vector<RankTrace> traces = all_wait_for(2, 4), announced = traces;
+    announces(announced[2]);
+    blamed(announced, Trouble::slow_rank, {2});
     traces[1] = {.rank = 1, .damage = "it is cut short"};
     blamed(traces, Trouble::slow_rank, {2});
     EXPECT_EQ(diagnose({}, now, 0).trouble, Trouble::none);
@@ -438,6 +424,7 @@ TEST(VerdictFile, IsWrittenOnceAndReadBack) {
     EXPECT_EQ(found->culprits, verdict.culprits);
     EXPECT_EQ(found->what, verdict.what);
     EXPECT_EQ(found->why, verdict.why);
+    EXPECT_TRUE(claim_verdict("/nowhere/at/all", Verdict{})) << "no reason for silence";
 }
 
 TEST(VerdictFile, IsRefusedWhenItMakesNoSense) {
@@ -460,10 +447,6 @@ TEST(VerdictFile, IsRepeatedOnceOnAHostThatDidNotHearIt) {
     const TempDir own;
     EXPECT_TRUE(claim_verdict(own.path(), Verdict{}));
     EXPECT_FALSE(claim_unheard_verdict(own.path(), 0)) << "it was printed here";
-}
-
-TEST(VerdictFile, IsNoReasonForSilenceWhereItCannotBeWritten) {
-    EXPECT_TRUE(claim_verdict("/nowhere/at/all", Verdict{}));
 }
 
 }  // namespace

@@ -55,10 +55,12 @@ void finish_one_and_sleep(
     sleep_for_ever();
 }
 
-/// A rank that waits in its second collective.
-void finish_one_and_wait(const TempDir& folder, int rank, int ranks, double timeout_s) {
+/// A rank that waits in its second collective, while it is in `phase`.
+void finish_one_and_wait(
+    const TempDir& folder, int rank, int ranks, double timeout_s, std::optional<Phase> phase = {}) {
     Rank self(folder, rank, ranks, timeout_s);
     self.finish_one();
+    if (phase) begin_phase(self, *phase);
     self.wait_in_one();
     sleep_for_ever();
 }
@@ -83,9 +85,10 @@ TEST_F(WatchdogTest, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
     ASSERT_TRUE(has_ring(folder_, 1));
     const RankChild waiting(folder_, 0, [&] { finish_one_and_wait(folder_, 0, 2, 0.5); });
     EXPECT_EQ(waiting.wait(20), 76);
-    EXPECT_THAT(waiting.output(), has("lockstep: error E660: rank 1 ("));
-    EXPECT_THAT(waiting.output(), has("has not come to #2 barrier\n"));
-    EXPECT_THAT(waiting.output(), has("rank 1 last finished #1 and is in data wait since"));
+    EXPECT_THAT(waiting.output(),
+                has("lockstep: error E660: rank 1 (",
+                    "has not come to #2 barrier\n",
+                    "rank 1 last finished #1 and is in data wait since"));
     EXPECT_EQ(read_verdict(folder_.path())->trouble, Trouble::slow_rank);
     EXPECT_THAT(content_of(folder_ / "rank-00000.threads"), has("sleeping"));
     EXPECT_EQ(read_rank_trace(ring_path(folder_.path(), 0)).exit_code, 76);
@@ -147,13 +150,8 @@ TEST_F(WatchdogTest, GivesRanksThatSaveLongerButNotForEver) {
         folder_, 1, [&] { finish_one_and_sleep(folder_, 1, 2, 0, Phase::checkpoint); });
     ASSERT_TRUE(has_ring(folder_, 1));
     const double begin = now_s();
-    const RankChild waiting(folder_, 0, [&] {
-        Rank rank(folder_, 0, 2, 0.3);
-        rank.finish_one();
-        begin_phase(rank, Phase::checkpoint);
-        rank.wait_in_one();
-        sleep_for_ever();
-    });
+    const RankChild waiting(
+        folder_, 0, [&] { finish_one_and_wait(folder_, 0, 2, 0.3, Phase::checkpoint); });
     EXPECT_EQ(waiting.wait(20), 76);
     EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
     EXPECT_THAT(waiting.output(), has("rank 1 (", "writing a checkpoint"));

@@ -84,12 +84,6 @@ TEST(HeatMap, ShowsTheSlowRankWhenItWasSlow) {
     EXPECT_NEAR(heat.rows[1].mean, 1, 1e-9);
 }
 
-TEST(HeatMap, DoesNotCountWaitingForOthers) {
-    RunFigures run = made_up_figures(2, 10);
-    for (StepBudget& step : run.ranks[0].steps) step.phases[Phase::wait] = 1;
-    EXPECT_THAT(heat_map(run.ranks).rows[0].ratio, Each(testing::DoubleNear(1, 1e-9)));
-}
-
 TEST(HeatMap, IsSmallForManyRanksAndSteps) {
     RunFigures run = made_up_figures(200, 500);
     for (StepBudget& step : run.ranks[150].steps) step.phases[Phase::data] = 0.010;
@@ -102,8 +96,10 @@ TEST(HeatMap, IsSmallForManyRanksAndSteps) {
         EXPECT_NEAR(row.mean, row.first <= 150 && 150 <= row.last ? 2 : 1, 1e-9) << row.first;
 }
 
-TEST(HeatMap, DoesNotKnowWhatNobodyKept) {
+TEST(HeatMap, DoesNotCountWaitingForOthersOrKnowWhatNobodyKept) {
     RunFigures run = made_up_figures(2, 10);
+    for (StepBudget& step : run.ranks[0].steps) step.phases[Phase::wait] = 1;
+    EXPECT_THAT(heat_map(run.ranks).rows[0].ratio, Each(testing::DoubleNear(1, 1e-9)));
     run.ranks[1].steps.resize(5);
     const HeatMap heat = heat_map(run.ranks);
     EXPECT_TRUE(std::isnan(heat.rows[1].ratio[9]));
@@ -142,7 +138,7 @@ TEST(Placement, IsReadFromTheLogWithoutColumnsThatSayNothing) {
         read_placement(folder.file("log", "2026-01-31T12:00:00.000Z info  a\n")).rows.empty());
 }
 
-TEST(ReportJson, HasCurvesAgainstUpdatesAndSamples) {
+TEST(ReportJson, HasCurvesAgainstUpdatesAndSamplesAndPhasesThatSumToTheStep) {
     const Json json = report_json(made_up_report());
     const Json& loss = json.at("charts").at(0).at("curves").at(0);
     EXPECT_EQ(loss.at("points").at(9).at("step"), 10);
@@ -151,10 +147,6 @@ TEST(ReportJson, HasCurvesAgainstUpdatesAndSamples) {
     EXPECT_EQ(json.at("ranks").size(), 4u);
     EXPECT_TRUE(json.at("cause").is_null());
     EXPECT_NO_THROW(parse_json(json.dump(), "report"));
-}
-
-TEST(ReportJson, HasPhasesThatSumToTheStep) {
-    const Json json = report_json(made_up_report());
     for (const Json& rank : json.at("ranks")) {
         double sum = 0;
         for (const JsonMember& phase : rank.at("phases_s").items())
