@@ -201,7 +201,7 @@ TEST(Agree, LeavesNothingBehindForTheNextOne) {
     }
 }
 
-TEST(FromRoot, RunsOnlyThereAndTellsAll) {
+TEST(FromRoot, RunsOnlyThereAndTellsAllAlsoOfAFailure) {
     int calls = 0;
     const std::string text = from_root(ranks(), [&] {
         ++calls;
@@ -209,9 +209,6 @@ TEST(FromRoot, RunsOnlyThereAndTellsAll) {
     });
     EXPECT_EQ(text, std::string("a\0b", 3));
     EXPECT_EQ(calls, ranks().is_root() ? 1 : 0);
-}
-
-TEST(FromRoot, FailsOnAllRanks) {
     try {
         from_root(ranks(), []() -> std::string { throw Error("E404", "in use"); });
         ADD_FAILURE();
@@ -242,15 +239,11 @@ TEST(ClockOffset, FindsAnInjectedSkewWithinItsOwnBoundAndNoneWhereClocksAgree) {
     EXPECT_LT(none.error_s, 0.1);
 }
 
-TEST(ClockOffset, IsOneForAllRanksOfANode) {
-    const Communicator node = ranks().split(0);
-    const ClockOffset offset = measured(node);
-    EXPECT_EQ(offset.ahead_s, 0);
-    EXPECT_EQ(offset.error_s, 0);
-}
-
 // The second node's first rank measures; the others of that node have its clock and its answer.
-TEST(ClockOffset, IsMeasuredByTheFirstRankOfANode) {
+TEST(ClockOffset, IsOneForAllRanksOfANodeAndMeasuredByTheFirst) {
+    const ClockOffset own = measured(ranks().split(0));
+    EXPECT_EQ(own.ahead_s, 0);
+    EXPECT_EQ(own.error_s, 0);
     const int color = ranks().rank() == 0 ? 0 : 1;
     const Communicator node = ranks().split(color);
     const ClockOffset offset =

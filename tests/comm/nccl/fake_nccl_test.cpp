@@ -86,18 +86,12 @@ TEST_F(FakeNcclTest, NoticesSizesThatDiffer) {
                 Contains("operation 0: all_reduce of 4 on one rank, all_reduce of 8 on another"));
 }
 
-TEST_F(FakeNcclTest, NoticesADestroyWithoutFinalize) {
-    ranks[0].comm_destroy(comms[0]);
-    EXPECT_THAT(cuda.violations(), Contains("destroy before finalize ended"));
-}
-
-TEST_F(FakeNcclTest, NoticesAFinalizeAfterRevoke) {
+TEST_F(FakeNcclTest, NoticesAnEndOutOfOrderAndUseAfterIt) {
     ranks[0].comm_revoke(comms[0], 0);
     ranks[0].comm_finalize(comms[0]);
     EXPECT_THAT(cuda.violations(), Contains("finalize after revoke"));
-}
-
-TEST_F(FakeNcclTest, NoticesUseAfterAbort) {
+    ranks[1].comm_destroy(comms[1]);
+    EXPECT_THAT(cuda.violations(), Contains("destroy before finalize ended"));
     ranks[0].comm_abort(comms[0]);
     poll(0, 1);
     EXPECT_THAT(cuda.violations(), Contains(HasSubstr("of a communicator that is gone")));

@@ -331,9 +331,8 @@ TEST_F(GpuExchangeTest, RefusesRanksWithOtherLayoutsOrPlans) {
         const TreePlan plan(rank.rank == 1 ? 8 : 4, 3);
         make_nccl_exchange(communicator, small_layout(), plan, rank.cuda.make_stream());
     });
-    for (const auto& error : errors) {
+    for (const auto& error : errors)
         EXPECT_THAT(text_of(error), has("error E662: rank 1 differs from ranks 0,2", "V = 4"));
-    }
 }
 
 TEST_F(GpuExchangeTest, GivesUpAGroupThatNeverEnds) {

@@ -47,6 +47,10 @@ void have_ports(Networks& all) {
 }
 
 TEST(NcclNetwork, IsFoldedForPeople) {
+    const auto six = network(6, 3, nvlink, direct);
+    EXPECT_EQ(links_text(six[0].report, 0),
+              "ranks 3-5 by InfiniBand with GPUDirect (mlx5_0), ranks 1-2 by NVLink");
+    EXPECT_EQ(links_text(six[0].report, 1), "");
     auto all = network(8, 4, nvlink, direct);
     have_ports(all);
     for (auto& link : all[7].report.links)
@@ -151,13 +155,6 @@ TEST(NcclNetwork, KnowsWhatForbidsRdma) {
     EXPECT_EQ(by({{"NCCL_IB_DISABLE", "0"}, {"NCCL_NET", "IB"}}), "");
     EXPECT_EQ(by({{"NCCL_IB_DISABLE", "1"}}), "NCCL_IB_DISABLE=1");
     EXPECT_EQ(by({{"NCCL_NET", "Socket"}}), "NCCL_NET=Socket");
-}
-
-TEST(NcclNetwork, NamesThePeersOfARank) {
-    const auto all = network(6, 3, nvlink, direct);
-    EXPECT_EQ(links_text(all[0].report, 0),
-              "ranks 3-5 by InfiniBand with GPUDirect (mlx5_0), ranks 1-2 by NVLink");
-    EXPECT_EQ(links_text(all[0].report, 1), "");
 }
 
 /// 2.28.9-1: src/transport/{p2p,shm,net,net_ib}, src/graph/{topo,paths}.cc; the topology as in
@@ -320,7 +317,10 @@ TEST(NcclReportPlan, HasNcclWriteToAFileOfOursUnlessAUserHasOne) {
     EXPECT_EQ(own.file, fmt::format("/x/nccl.{}.%.%z", ::getpid()));
 }
 
-TEST(NcclReportPlan, LeavesTheTerminalToUsersWhoWantItThere) {
+TEST(NcclReportPlan, LeavesTheTerminalToUsersWhoWantItThereAlsoByNcclsOwnFiles) {
+    const TempDir root;
+    root.file("etc/nccl.conf", "NCCL_DEBUG=WARN\n");
+    EXPECT_THAT(plan_of({}, "/own", root.path()).why_none, HasSubstr("NCCL_DEBUG=WARN"));
     for (const auto& [level, says] : {std::pair("INFO", "terminal"), std::pair("WARN", "unset")}) {
         const auto plan = plan_of({{"NCCL_DEBUG", level}});
         EXPECT_THAT(plan.variables, IsEmpty()) << level;
@@ -328,12 +328,6 @@ TEST(NcclReportPlan, LeavesTheTerminalToUsersWhoWantItThere) {
         EXPECT_THAT(plan.why_none, HasSubstr(says)) << level;
         EXPECT_THAT(read_nccl_report(plan).links, IsEmpty()) << level;
     }
-}
-
-TEST(NcclReportPlan, CountsNcclsOwnFiles) {
-    const TempDir root;
-    root.file("etc/nccl.conf", "NCCL_DEBUG=WARN\n");
-    EXPECT_THAT(plan_of({}, "/own", root.path()).why_none, HasSubstr("NCCL_DEBUG=WARN"));
 }
 
 TEST(NcclReportPlan, SetsNothingWhereItsFileCannotBeMade) {

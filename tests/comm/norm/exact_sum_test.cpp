@@ -115,6 +115,15 @@ RC_GTEST_PROP(ExactSum, RoundsToNearestEven, ()) {
     RC_ASSERT(sum_of_squares(values) == (odd == 1 ? base + std::ldexp(1.0, 2 * shift) : base));
 }
 
+/// What is left of the sum of squares once that of `large` is taken away.
+double sum_without(std::span<const float> values, float large) {
+    ExactSum sum, taken;
+    sum.add_squares(values);
+    taken.add_squares({&large, 1});
+    for (std::size_t i = 0; i < sum.words().size(); ++i) sum.words()[i] -= taken.words()[i];
+    return sum.value();
+}
+
 TEST(ExactSum, HoldsTheSmallestAndTheLargestTogether) {
     const float smallest = std::numeric_limits<float>::denorm_min();
     const float largest = std::numeric_limits<float>::max();
@@ -122,22 +131,14 @@ TEST(ExactSum, HoldsTheSmallestAndTheLargestTogether) {
     const double square = static_cast<double>(largest) * largest;
     EXPECT_EQ(sum_of_squares(std::vector(4096, largest)), 4096 * square);
     EXPECT_EQ(sum_of_squares(std::vector{largest, smallest}), square);
-    ExactSum sum, large;
-    sum.add_squares(std::vector{largest, smallest});
-    large.add_squares(std::vector{largest});
-    for (std::size_t i = 0; i < sum.words().size(); ++i) sum.words()[i] -= large.words()[i];
-    EXPECT_EQ(sum.value(), std::ldexp(1.0, -298));
+    EXPECT_EQ(sum_without(std::vector{largest, smallest}, largest), std::ldexp(1.0, -298));
 }
 
 TEST(ExactSum, IsExactWhereFloatingPointLosesEverything) {
     std::vector<float> values = {1e19f};
     values.insert(values.end(), 1 << 20, 1e-9f);
     const double small = static_cast<double>(1e-9f) * 1e-9f * (1 << 20);
-    ExactSum sum, large;
-    sum.add_squares(values);
-    large.add_squares(std::vector{1e19f});
-    for (std::size_t i = 0; i < sum.words().size(); ++i) sum.words()[i] -= large.words()[i];
-    EXPECT_EQ(sum.value(), small);
+    EXPECT_EQ(sum_without(values, 1e19f), small);
 }
 
 // Threads one after the other, as a kernel's add their words in any order.
