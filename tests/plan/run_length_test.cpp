@@ -39,7 +39,7 @@ TEST(LengthOf, CountsShortStepsUnlessTheyAreDropped) {
     EXPECT_EQ(length_of(settings, 100).total_steps, 5);
 }
 
-TEST(SingleRows, AreThoseOfLeavesOfTheLastStepIfThereIsOne) {
+TEST(SingleRows, AreThoseOfLeavesOfTheLastStepIfThereIsOneOrOfEachStep) {
     TrainSettings settings = settings_of(16, 4);
     EXPECT_EQ(reason(settings, 160), "");
     for (const std::int64_t rest : {1, 4, 5, 7})
@@ -52,9 +52,6 @@ TEST(SingleRows, AreThoseOfLeavesOfTheLastStepIfThereIsOne) {
     EXPECT_NE(reason(settings, 161), "");
     settings.drops_last = true;
     EXPECT_EQ(reason(settings, 161), "");
-}
-
-TEST(SingleRows, AreThoseOfEachStep) {
     EXPECT_THAT(reason(settings_of(4, 4), 160), HasSubstr("each step has 4 samples"));
     EXPECT_EQ(reason(settings_of(12, 4), 168), "");
     EXPECT_THAT(reason(settings_of(12, 4, 2), 168),
@@ -91,6 +88,8 @@ TEST(LearningRate, WarmsUpToWhereItsScheduleBegins) {
         EXPECT_NEAR(rate(schedule, 9), first, 1e-12);
         EXPECT_NEAR(rate(schedule, 10), first, 1e-12);
     }
+    EXPECT_NEAR(rate({.kind = ScheduleKind::one_cycle, .warmup_steps = 110}, 109), 2.0 / 25, 1e-12)
+        << "no step is left for the cycle";
 }
 
 TEST(LearningRate, FallsToItsEndOverTheStepsAfterTheWarmUp) {
@@ -162,11 +161,6 @@ TEST(LearningRate, OfOneCycleIsThatOfPyTorch) {
                            0.005456473555, 0.004626349532,  0.00380652561,  0.00301960117,
                            0.002287268681, 0.001629715722,  0.001065068492, 0.0006088921331,
                            0.000273761668, 6.891534954e-05, 4e-34});
-}
-
-TEST(LearningRate, WarmsUpToOneCycleThatHasNoStep) {
-    const ScheduleSettings schedule{.kind = ScheduleKind::one_cycle, .warmup_steps = 110};
-    EXPECT_NEAR(rate(schedule, 109), 2.0 / 25, 1e-12);
 }
 
 TEST(PeakRate, FollowsTheBatch) {
@@ -363,7 +357,7 @@ TEST(TimeLimit, KeepsNinetySecondsOfADeadlineOrATenthOfAShortJob) {
     EXPECT_TRUE(TimeLimit(1'600'000'000, unix_now_s, begin_s).is_near(begin_s)) << "it is over";
 }
 
-TEST(TimeLimit, KeepsTwoTurnsAndTwoSaves) {
+TEST(TimeLimit, KeepsTwoTurnsAndTwoSavesAndForgetsTurnsOfLongAgo) {
     TimeLimit limit(deadline, unix_now_s, begin_s);
     limit.begin_turn(begin_s);
     limit.begin_turn(begin_s + 10);
@@ -372,16 +366,13 @@ TEST(TimeLimit, KeepsTwoTurnsAndTwoSaves) {
     limit.note_save(20);
     EXPECT_FALSE(limit.is_near(begin_s + 1000 - 90 - 60 - 20 - 1));
     EXPECT_TRUE(limit.is_near(begin_s + 1000 - 90 - 60 - 20));
-}
-
-TEST(TimeLimit, ForgetsTurnsOfLongAgo) {
-    TimeLimit limit(deadline, unix_now_s, begin_s);
+    TimeLimit later(deadline, unix_now_s, begin_s);
     double now_s = begin_s;
-    limit.begin_turn(now_s);
-    limit.begin_turn(now_s += 100);
-    EXPECT_TRUE(limit.is_near(begin_s + 750));
-    for (int turn = 0; turn < 64; ++turn) limit.begin_turn(now_s += 1);
-    EXPECT_FALSE(limit.is_near(begin_s + 750));
+    later.begin_turn(now_s);
+    later.begin_turn(now_s += 100);
+    EXPECT_TRUE(later.is_near(begin_s + 750));
+    for (int turn = 0; turn < 64; ++turn) later.begin_turn(now_s += 1);
+    EXPECT_FALSE(later.is_near(begin_s + 750));
 }
 
 }  // namespace

@@ -97,7 +97,8 @@ TEST(SetSetting, TakesShareOfASplitAboveNoneAndBelowAll) {
             << share;
 }
 
-// Runs that exist are compared by these names: one that goes or changes refuses them all.
+// Runs that exist are compared by these names, and values of these types: one that goes or changes
+// refuses them all.
 TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
     EXPECT_EQ(fmt::format("{}", fmt::join(names_of(deciding_settings({})), " ")),
               "batch beta1 beta2 channels class-weights clip-norm decay-all device drop-last "
@@ -107,9 +108,6 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
               "optimizer order output plain precision reference-batch scale-targets schedule "
               "seed split task threads transform trust virtual-ranks warmup-steps "
               "weight-decay width window-blocks");
-}
-
-TEST(DecidingSettings, HaveTheTypesThatRunsThatExistHaveThemIn) {
     const auto value = [](const std::string& name) {
         const auto all = deciding_settings({});
         return std::ranges::find(all, name, &NamedValue::name)->value;
@@ -190,7 +188,7 @@ TEST_P(SettingsWithoutEffect, AreErrorsOfANewRun) {
     EXPECT_THAT(text, has("error " + GetParam().code, GetParam().text));
 }
 
-std::vector<NoEffect> idle_cases() {
+std::vector<NoEffect> cases_without_effect() {
     return {
         {"MomentumOfAdam",
          {{"momentum", "0.5"}},
@@ -274,11 +272,6 @@ std::vector<NoEffect> idle_cases() {
         {"EarlyStopWithoutEvaluations",
          {{"early-stop", "3"}, {"test-data", "D"}, {"evaluate-every", "never"}},
          "--early-stop has no effect\n  why: the run is evaluated at its end only"},
-    };
-}
-
-std::vector<NoEffect> misfit_cases() {
-    return {
         {"BatchAboveTheSamples",
          {{"batch", "604"}},
          "--batch 604 is more than the 600 samples\n  why: no step would have that many\n"
@@ -315,12 +308,10 @@ std::vector<NoEffect> misfit_cases() {
     };
 }
 
-const auto case_name = [](const auto& info) { return info.param.name; };
-INSTANTIATE_TEST_SUITE_P(Idle, SettingsWithoutEffect, testing::ValuesIn(idle_cases()), case_name);
-INSTANTIATE_TEST_SUITE_P(Misfits,
+INSTANTIATE_TEST_SUITE_P(All,
                          SettingsWithoutEffect,
-                         testing::ValuesIn(misfit_cases()),
-                         case_name);
+                         testing::ValuesIn(cases_without_effect()),
+                         [](const auto& one) { return one.param.name; });
 
 TEST(CheckEffects, LikesTheDefaultsAndWhatIsUsed) {
     TrainSettings settings = settled();
@@ -333,16 +324,12 @@ TEST(CheckEffects, LikesTheDefaultsAndWhatIsUsed) {
     EXPECT_THAT(check_effects(settings, facts), ElementsAre());
 }
 
-TEST(CheckEffects, JudgesADefaultThatWasGivenLikeAnyOther) {
+TEST(CheckEffects, JudgesADefaultThatWasGivenLikeAnyOtherAndWarnsOfWhatServesOtherRunsToo) {
     TrainSettings settings = settled();
     settings.origins["momentum"] = {std::string("0.9"), "command line"};
     EXPECT_EQ(caught_code([&] { check_effects(settings, facts); }), "E107");
     settings.origins["momentum"].origin = "default";
     EXPECT_THAT(check_effects(settings, facts), IsEmpty());
-}
-
-TEST(CheckEffects, WarnsOfWhatServesOtherRunsToo) {
-    TrainSettings settings = settled();
     settings.optimizer.momentum = 0.5;
     settings.origins["momentum"] = {std::string("0.5"), "train.toml:1:1"};
     EXPECT_THAT(check_effects(settings, facts),
