@@ -27,9 +27,10 @@ void expect_narrow(const std::string& text, const char* wide = "  lockstep train
             << line;
 }
 
-TEST(Inspect, ShowsWhatIsThere) {
-    const TempDir folder;
-    test::IdxPack options = test::options_for(folder, test::make_samples(1000), "toy", Codec::lz4);
+using Inspect = InFolder;
+
+TEST_F(Inspect, ShowsWhatIsThere) {
+    test::IdxPack options = test::options_for(folder_, test::make_samples(1000), "toy", Codec::lz4);
     options.class_names = {
         "zero", "one", "two", "three", "four", "\x1b[31mfive", "6", "7", "8", "9"};
     options.shards = 2;
@@ -51,27 +52,25 @@ TEST(Inspect, ShowsWhatIsThere) {
     expect_narrow(text);
 }
 
-TEST(Inspect, TellsSortedLabelsFromMixedOnes) {
-    const TempDir folder;
+TEST_F(Inspect, TellsSortedLabelsFromMixedOnes) {
     test::Samples samples = test::make_samples(4000);
     std::ranges::sort(samples.labels);
-    test::IdxPack options = test::options_for(folder, samples, "sorted");
+    test::IdxPack options = test::options_for(folder_, samples, "sorted");
     options.block_rows = 100;
     options.shuffle_seed.reset();
     const LayoutReport sorted = layout_report(test::packed(options));
     ASSERT_EQ(sorted.labels.size(), 1u);
     EXPECT_LT(sorted.labels[0].mixing(), 0.2);
     EXPECT_THAT(sorted.advice, Contains(HasSubstr("--shuffle-seed")));
-    options.output = folder / "mixed";
+    options.output = folder_ / "mixed";
     options.shuffle_seed = 3;
     const LayoutReport mixed = layout_report(test::packed(options));
     EXPECT_GT(mixed.labels[0].mixing(), 0.95);
     EXPECT_THAT(mixed.advice, Not(Contains(HasSubstr("--shuffle-seed"))));
 }
 
-TEST(Inspect, SaysWhatAJobGets) {
-    const TempDir folder;
-    test::IdxPack options = test::options_for(folder, test::make_samples(4096), "toy", Codec::lz4);
+TEST_F(Inspect, SaysWhatAJobGets) {
+    test::IdxPack options = test::options_for(folder_, test::make_samples(4096), "toy", Codec::lz4);
     options.shards = 2;
     const auto index = test::packed(options);
     const JobShape even{.ranks = 8, .nodes = 2, .batch = 128, .node_memory_bytes = 1u << 30};
@@ -90,8 +89,7 @@ TEST(Inspect, SaysWhatAJobGets) {
     expect_narrow(inspect_data(options.output, {.job = even}), "advice");
 }
 
-TEST(Inspect, AdvisesOnBlocksAndCodecs) {
-    const TempDir folder;
+TEST_F(Inspect, AdvisesOnBlocksAndCodecs) {
     // Random bytes: no codec gets them smaller; 2 KiB each, so that blocks of 16 rows have 32 KiB.
     test::Samples samples = test::make_samples(10, 1, {.channels = 1, .height = 32, .width = 64});
     CounterRandom random(Purpose::test, {5});
@@ -101,7 +99,7 @@ TEST(Inspect, AdvisesOnBlocksAndCodecs) {
         samples.images.push_back(std::move(image));
         samples.labels.push_back(static_cast<std::uint8_t>(samples.images.size() % 10));
     }
-    const test::IdxPack options = test::options_for(folder, samples, "toy", Codec::lz4);
+    const test::IdxPack options = test::options_for(folder_, samples, "toy", Codec::lz4);
     const LayoutReport found = layout_report(test::packed(options));
     EXPECT_THAT(found.advice,
                 AllOf(Contains(HasSubstr("--block-rows 256")),
@@ -112,8 +110,7 @@ TEST(Inspect, AdvisesOnBlocksAndCodecs) {
 }
 
 // Labels of 16 bits, sorted, in files that only packing can store in another way.
-TEST(Inspect, AdvisesToPackFilesOfOthers) {
-    const TempDir folder;
+TEST_F(Inspect, AdvisesToPackFilesOfOthers) {
     constexpr std::uint64_t rows = 60'000;
     std::vector<std::byte> labels;
     for (std::uint64_t row = 0; row < rows; ++row) {
@@ -121,15 +118,15 @@ TEST(Inspect, AdvisesToPackFilesOfOthers) {
         labels.push_back(std::byte{0});
     }
     test::write_foreign(
-        folder / "a.h5",
+        folder_ / "a.h5",
         {{.path = "/y", .type = H5T_STD_I16LE, .size = {rows}, .chunk = {1000}, .bytes = labels}});
     const auto index = std::make_shared<const DatasetIndex>(
-        DatasetIndex::open_foreign({folder / "a.h5"}, {{"labels", "/y"}}));
+        DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"labels", "/y"}}));
     const LayoutReport found = layout_report(index);
     EXPECT_FALSE(found.fields.at(0).is_chunked);
     ASSERT_EQ(found.labels.size(), 1u);
     EXPECT_NEAR(found.labels[0].whole_bits, std::log2(10.0), 1e-9);
-    EXPECT_THAT(inspect_data(folder / "a.h5", {.fields = {{"labels", "/y"}}}),
+    EXPECT_THAT(inspect_data(folder_ / "a.h5", {.fields = {{"labels", "/y"}}}),
                 HasSubstr("data set   a\n"))
         << "no split";
     EXPECT_LT(found.labels[0].mixing(), 0.2);

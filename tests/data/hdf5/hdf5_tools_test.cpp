@@ -212,9 +212,10 @@ Stored read_dataset(const fs::path& path, const char* name) {
     return stored;
 }
 
-TEST(NewDataset, HoldsWhatIsWrittenAtItsPlace) {
-    const TempDir folder;
-    const fs::path path = folder / "a.h5";
+using NewDataset = InFolder;
+
+TEST_F(NewDataset, HoldsWhatIsWrittenAtItsPlace) {
+    const fs::path path = folder_ / "a.h5";
     const std::uint64_t offset = create_dataset_file(path, "predictions", ElementType::f32, {3, 2});
     EXPECT_EQ(fs::file_size(path), offset + 6 * sizeof(float));
     const std::array<float, 3> values{1.5F, -2, 7};
@@ -227,9 +228,8 @@ TEST(NewDataset, HoldsWhatIsWrittenAtItsPlace) {
 }
 
 // 6 GiB, of which nothing is written: the library would have to, or could not name the place.
-TEST(NewDataset, MayBeLargeAndTakesNoSpaceBeforeItIsWritten) {
-    const TempDir folder;
-    const fs::path path = folder / "a.h5";
+TEST_F(NewDataset, MayBeLargeAndTakesNoSpaceBeforeItIsWritten) {
+    const fs::path path = folder_ / "a.h5";
     const std::uint64_t bytes = std::uint64_t{6} << 30;
     const std::uint64_t offset =
         create_dataset_file(path, "predictions", ElementType::f32, {std::int64_t{3} << 18, 2048});
@@ -237,15 +237,14 @@ TEST(NewDataset, MayBeLargeAndTakesNoSpaceBeforeItIsWritten) {
     EXPECT_EQ(offset % 4096, 0U);
 }
 
-TEST(NewDataset, ReplacesNothingAndMakesNoFolder) {
-    const TempDir folder;
-    const fs::path path = folder.file("a.h5", "x");
+TEST_F(NewDataset, ReplacesNothingAndMakesNoFolder) {
+    const fs::path path = folder_.file("a.h5", "x");
     const auto create = [](const fs::path& where) {
         create_dataset_file(where, "predictions", ElementType::f32, {1});
     };
     EXPECT_EQ(caught_code([&] { create(path); }), system_error("create", path, EEXIST).code());
     EXPECT_EQ(fs::file_size(path), 1U);
-    EXPECT_EQ(caught_code([&] { create(folder / "none" / "a.h5"); }),
+    EXPECT_EQ(caught_code([&] { create(folder_ / "none" / "a.h5"); }),
               system_error("create", path, ENOENT).code());
 }
 

@@ -115,7 +115,7 @@ class Ledger : public testing::Test {
     TempDir temp_;
 };
 
-TEST_F(Ledger, ShowsEachSampleOncePerEpoch) {
+TEST_F(Ledger, ShowsEachSampleOncePerEpochAndCallsAnUnfinishedOneOpen) {
     Job job(folder(), 100);
     job.run(3, 30, 8);  // two epochs of four steps
     const LedgerReport report = exact_report();
@@ -127,16 +127,12 @@ TEST_F(Ledger, ShowsEachSampleOncePerEpoch) {
     }
     EXPECT_THAT(report.notes, IsEmpty());
     EXPECT_THAT(describe_ledger(report), HasSubstr("every sample exactly once"));
-}
-
-TEST_F(Ledger, CallsAnUnfinishedEpochOpen) {
-    Job job(folder(), 100);
-    job.run(2, 30, 6);
-    const LedgerReport report = exact_report();
-    ASSERT_THAT(report.epochs, SizeIs(2));
-    EXPECT_TRUE(report.epochs[1].is_open);
-    EXPECT_EQ(report.epochs[1].seen, 60u);
-    EXPECT_THAT(describe_ledger(report), HasSubstr("every sample so far exactly once"));
+    job.run(2, 30, 2);
+    const LedgerReport unfinished = exact_report();
+    ASSERT_THAT(unfinished.epochs, SizeIs(3));
+    EXPECT_TRUE(unfinished.epochs[2].is_open);
+    EXPECT_EQ(unfinished.epochs[2].seen, 60u);
+    EXPECT_THAT(describe_ledger(unfinished), HasSubstr("every sample so far exactly once"));
 }
 
 // Zeros that were never written take no room, and are read in pieces.
@@ -297,12 +293,6 @@ TEST_F(Ledger, CountsMaskedRows) {
     EXPECT_EQ(report.epochs[0].masked, 2u);
 }
 
-TEST_F(Ledger, RefusesToWriteOverAnother) {
-    const LedgerHead head{10, digest, 0, 1, 1, {}};
-    const LedgerWriter first(folder(), head);
-    EXPECT_NE(caught_code([&] { LedgerWriter(folder(), head); }), "");
-}
-
 TEST_F(Ledger, SaysWhereThereIsNone) {
     EXPECT_EQ(caught_code([&] { check_ledger(folder()); }), "E201");
     EXPECT_THAT(caught_text([&] { check_ledger(folder()); }),
@@ -313,8 +303,10 @@ TEST_F(Ledger, SaysWhereThereIsNone) {
     EXPECT_EQ(caught_code([&] { check_ledger(folder()); }), "E228");
 }
 
-TEST_F(Ledger, TellsWhatBelongsToAnotherRun) {
-    const LedgerWriter here(folder(), {10, digest, 0, 1, 1, {}});
+TEST_F(Ledger, IsNotWrittenOverAndTellsWhatBelongsToAnotherRun) {
+    const LedgerHead head{10, digest, 0, 1, 1, {}};
+    const LedgerWriter here(folder(), head);
+    EXPECT_NE(caught_code([&] { LedgerWriter(folder(), head); }), "");
     const LedgerWriter other(folder(), {11, digest, 0, 1, 2, {}});
     fs::copy_file(folder() / "rank-00000.1.ledger", folder() / "rank-00007.1.ledger");
     EXPECT_THAT(check_ledger(folder()).findings,

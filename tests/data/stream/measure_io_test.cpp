@@ -71,7 +71,9 @@ std::size_t delivered_by(const IoBench& bench, IoWay way) {
     return found;
 }
 
-TEST(MeasureIo, ReadsEveryRowByBlocks) {
+using MeasureIo = InFolder;
+
+TEST_F(MeasureIo, ReadsEveryRowByBlocks) {
     for (const Codec codec : {Codec::none, Codec::deflate}) {
         const TempDir folder;
         const IoPlan plan = small_plan();
@@ -80,9 +82,8 @@ TEST(MeasureIo, ReadsEveryRowByBlocks) {
     }
 }
 
-TEST(MeasureIo, ReadsTheStoredBytesOnceInRequestsOfAMebibyte) {
-    const TempDir folder;
-    const auto index = packed(folder, Codec::zstd, 3);
+TEST_F(MeasureIo, ReadsTheStoredBytesOnceInRequestsOfAMebibyte) {
+    const auto index = packed(folder_, Codec::zstd, 3);
     for (const std::uint64_t limit : {std::uint64_t{1} << 40, std::uint64_t{80} << 10}) {
         const Portion portion = first_rows(*index, limit);
         EXPECT_EQ(portion.rows, limit > 1u << 30 ? 1000u : 384u);
@@ -107,9 +108,8 @@ TEST(MeasureIo, ReadsTheStoredBytesOnceInRequestsOfAMebibyte) {
     }
 }
 
-TEST(MeasureIo, ReportsEveryWayHotAndColdBesideItsLimit) {
-    const TempDir folder;
-    const auto index = packed(folder, Codec::deflate);
+TEST_F(MeasureIo, ReportsEveryWayHotAndColdBesideItsLimit) {
+    const auto index = packed(folder_, Codec::deflate);
     IoPlan plan = small_plan();
     std::uint64_t passes = 0, announced = 0;
     plan.report = [&](std::uint64_t done, std::uint64_t total, const std::string&) {
@@ -134,20 +134,18 @@ TEST(MeasureIo, ReportsEveryWayHotAndColdBesideItsLimit) {
     EXPECT_EQ(json["verdicts"].size(), 2u);
 }
 
-TEST(MeasureIo, MeasuresOnlyColdWhatIsLargerThanTheLimit) {
-    const TempDir folder;
+TEST_F(MeasureIo, MeasuresOnlyColdWhatIsLargerThanTheLimit) {
     IoPlan plan = small_plan();
     plan.limit_bytes = 80u << 10;
-    const IoMeasurements measured = measure_io(packed(folder, Codec::none), plan);
+    const IoMeasurements measured = measure_io(packed(folder_, Codec::none), plan);
     EXPECT_EQ(measured.samples, 384u);
     EXPECT_EQ(measured.find(IoWay::blocks, CacheState::hot, 1), nullptr);
     EXPECT_NE(measured.find(IoWay::blocks, CacheState::cold, 1), nullptr);
     EXPECT_THAT(measured.notes, Contains(HasSubstr("hot: not measured")));
 }
 
-TEST(MeasureIo, DropsTheShardsFromThePageCache) {
-    const TempDir folder;
-    const auto index = packed(folder, Codec::none);
+TEST_F(MeasureIo, DropsTheShardsFromThePageCache) {
+    const auto index = packed(folder_, Codec::none);
     const double left = drop_page_cache(*index);
     EXPECT_THAT(left, AnyOf(Le(0.05), Ge(0.99))) << "neither dropped nor a memory file system";
 }
