@@ -46,9 +46,10 @@ std::string refusal(const std::function<void()>& step) {
     return error ? error->code() + ": " + error->why() : "none";
 }
 
-TEST(ScriptModel, GivesWhatItsFileSays) {
-    const TempDir folder;
-    const auto model = opened(save(folder / "net.pt"));
+using ScriptModel = InFolder;
+
+TEST_F(ScriptModel, GivesWhatItsFileSays) {
+    const auto model = opened(save(folder_ / "net.pt"));
     ASSERT_EQ(model->parameters().size(), 1U);
     EXPECT_EQ(model->parameters()[0].name, "w");
     const at::Tensor out = only(model->forward({{"features", torch::ones({4, 3, 1, 1})}}));
@@ -58,10 +59,9 @@ TEST(ScriptModel, GivesWhatItsFileSays) {
 }
 
 // The optimising executor's gradients change after some runs.
-TEST(ScriptModel, ComputesTheSameHoweverOftenItRan) {
-    const TempDir folder;
+TEST_F(ScriptModel, ComputesTheSameHoweverOftenItRan) {
     const auto model = opened(save(
-        folder / "net.pt", [](auto&) {}, "return torch.tanh(torch.mm(x, self.w)) * 0.1"));
+        folder_ / "net.pt", [](auto&) {}, "return torch.tanh(torch.mm(x, self.w)) * 0.1"));
     torch::manual_seed(2);
     const at::Tensor x = torch::randn({64, 3, 1, 1}), w = model->parameters()[0].tensor;
     at::Tensor first;
@@ -73,10 +73,9 @@ TEST(ScriptModel, ComputesTheSameHoweverOftenItRan) {
     }
 }
 
-TEST(ScriptModel, LeavesFrozenParametersAlone) {
-    const TempDir folder;
+TEST_F(ScriptModel, LeavesFrozenParametersAlone) {
     const auto add = [](auto& net) { net.register_parameter("frozen", torch::ones({2}), false); };
-    EXPECT_EQ(opened(save(folder / "net.pt", add))->parameters().size(), 1U);
+    EXPECT_EQ(opened(save(folder_ / "net.pt", add))->parameters().size(), 1U);
 }
 
 TEST(FreezeNamed, TakesParametersOfAnyModelFromThoseThatLearn) {
@@ -106,10 +105,9 @@ TEST(FreezeNamed, TakesParametersOfAnyModelFromThoseThatLearn) {
               "E107: it matches all 1 parameters of the model");
 }
 
-TEST(ScriptModel, KnowsItsMode) {
-    const TempDir folder;
+TEST_F(ScriptModel, KnowsItsMode) {
     const auto model = opened(save(
-        folder / "net.pt", [](auto&) {}, "return torch.mm(x, self.w) * self.training"));
+        folder_ / "net.pt", [](auto&) {}, "return torch.mm(x, self.w) * self.training"));
     const NamedTensors ones = {{"features", torch::ones({1, 3, 1, 1})}};
     EXPECT_EQ(only(model->forward(ones))[0][0].item<float>(), 3);
     model->set_mode(ModelMode::evaluate);
@@ -190,26 +188,25 @@ TEST(LoadFromRun, RefusesToForgetWhatIsFrozenNow) {
     EXPECT_TRUE(model->frozen()[0].tensor.equal(torch::full({1, 2}, 5.0F)));
 }
 
-TEST(ScriptModel, IsWrittenAnewWithOtherValues) {
-    const TempDir folder;
-    const fs::path path = save(folder / "net.pt", [](auto& net) {
+TEST_F(ScriptModel, IsWrittenAnewWithOtherValues) {
+    const fs::path path = save(folder_ / "net.pt", [](auto& net) {
         net.register_parameter("frozen", torch::full({2}, 5.0F), false);
         net.register_buffer("n", torch::zeros({1}, torch::kInt64));
     });
     const at::Tensor w = torch::full({3, 2}, 2.0F), n = torch::tensor(std::int64_t{7});
-    write_file_atomically(folder / "new.pt", script_with(path, {{"w", w}, {"n", n}}));
-    const torch::jit::Module net = torch::jit::load((folder / "new.pt").string());
+    write_file_atomically(folder_ / "new.pt", script_with(path, {{"w", w}, {"n", n}}));
+    const torch::jit::Module net = torch::jit::load((folder_ / "new.pt").string());
     EXPECT_TRUE(net.attr("w").toTensor().equal(w));
     EXPECT_TRUE(net.attr("w").toTensor().requires_grad());
     EXPECT_EQ(net.attr("n").toTensor().item<std::int64_t>(), 7);
     EXPECT_TRUE(net.attr("frozen").toTensor().equal(torch::full({2}, 5.0F)));
     EXPECT_TRUE(net.is_training());
     const at::Tensor out =
-        only(opened(folder / "new.pt")->forward({{"features", torch::ones({4, 3, 1, 1})}}));
+        only(opened(folder_ / "new.pt")->forward({{"features", torch::ones({4, 3, 1, 1})}}));
     EXPECT_TRUE(out.equal(torch::full({4, 2}, 6.0F)));
     for (const NamedTensor& other : {NamedTensor{"v", w}, NamedTensor{"w", torch::ones({2, 3})}})
         EXPECT_EQ(caught_code([&] { script_with(path, {other}); }), "E304");
-    EXPECT_EQ(caught_code([&] { script_with(folder / "none.pt", {}); }), "E201");
+    EXPECT_EQ(caught_code([&] { script_with(folder_ / "none.pt", {}); }), "E201");
 }
 
 TEST(OpenModel, RefusesTensorsThatRanksCannotSum) {
@@ -234,23 +231,21 @@ TEST(OpenModel, RefusesTensorsThatRanksCannotSum) {
     EXPECT_EQ(refusal([&] { opened(path); }), "none");
 }
 
-TEST(ScriptModel, KnowsItsInputs) {
-    const TempDir folder;
+TEST_F(ScriptModel, KnowsItsInputs) {
     torch::jit::Module net("net");
     net.register_attribute("training", c10::BoolType::get(), true);
     net.register_parameter("w", torch::ones({1}).requires_grad_(), false);
     net.define(
         "def forward(self, images, meta, factor: int = 2):\n    return images * meta * self.w\n");
-    net.save(folder / "net.pt");
-    EXPECT_EQ(opened(folder / "net.pt")->input_names(),
+    net.save(folder_ / "net.pt");
+    EXPECT_EQ(opened(folder_ / "net.pt")->input_names(),
               (std::vector<std::string>{"images", "meta"}));
 }
 
 // As a file that was traced with eight samples.
-TEST(ScriptModel, IsItsAuthorsToMendWhereItIsForOneBatchSize) {
-    const TempDir folder;
+TEST_F(ScriptModel, IsItsAuthorsToMendWhereItIsForOneBatchSize) {
     const auto model = opened(save(
-        folder / "net.pt", [](auto&) {}, "return torch.mm(x.reshape([8, 3]), self.w)"));
+        folder_ / "net.pt", [](auto&) {}, "return torch.mm(x.reshape([8, 3]), self.w)"));
     const Error error = test::error_of([&] {
         outputs_of(*model, {{"features", torch::ones({4, 3, 1, 1})}});
     });
@@ -275,10 +270,9 @@ TEST(OpenModel, RefusesModelsThatGiveNoTensor) {
     EXPECT_EQ(refusal([&] { opened(folder / "empty.pt"); }), "E250: it has no forward()");
 }
 
-TEST(ScriptModel, SaysWhatItsAuthorRaises) {
-    const TempDir folder;
+TEST_F(ScriptModel, SaysWhatItsAuthorRaises) {
     const auto model = opened(save(
-        folder / "net.pt", [](auto&) {}, "assert x.dim() == 9, 'I take no twos'\n    return x"));
+        folder_ / "net.pt", [](auto&) {}, "assert x.dim() == 9, 'I take no twos'\n    return x"));
     EXPECT_THAT(refusal([&] {
                     outputs_of(*model, {{"features", torch::ones({4, 3, 1, 1})}});
                 }),

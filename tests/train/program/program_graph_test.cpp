@@ -48,13 +48,29 @@ std::string what_of(Model& model, const at::Tensor& x) {
     return "";
 }
 
+// An argument of a call: a tensor by its name, or a number or several.
+struct Argument {
+    Argument(const char* tensor) : json(tensor_argument(tensor)) {}
+    Argument(int number) : json(argument_of("as_int", number)) {}
+    Argument(const std::vector<int>& numbers) : json(argument_of("as_ints", numbers)) {}
+    Json json;
+};
+
+// Adds a call of an operator of aten.
+void call(MadeUpProgram& program,
+          const std::string& name,
+          const std::vector<std::pair<std::string, Argument>>& arguments,
+          const std::string& result) {
+    std::vector<std::pair<std::string, Json>> all;
+    for (const auto& [key, argument] : arguments) all.emplace_back(key, argument.json);
+    program.call("torch.ops.aten." + name, all, {result});
+}
+
 // A program of one linear layer without bias, whose weight is `fc`.
 MadeUpProgram one_layer() {
     MadeUpProgram program({6});
     program.parameter("fc", {3, 6}, std::vector<float>(18, 0.5F));
-    program.call("torch.ops.aten.linear.default",
-                 {{"input", tensor_argument("x")}, {"weight", tensor_argument("p_fc")}},
-                 {"y"});
+    call(program, "linear.default", {{"input", "x"}, {"weight", "p_fc"}}, "y");
     return program;
 }
 
@@ -176,11 +192,8 @@ TEST_F(ProgramGraphTest, TiedWeightsAreOneTensor) {
     program.parameter("embed", {3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
     program.parameter("head", {3, 3}, std::vector<float>(9));
     program.weights()["head"] = program.weights()["embed"];
-    for (const char* name : {"embed", "head"})
-        program.call("torch.ops.aten.linear.default",
-                     {{"input", tensor_argument(std::string(name) == "head" ? "embed" : "x")},
-                      {"weight", tensor_argument("p_" + std::string(name))}},
-                     {name});
+    call(program, "linear.default", {{"input", "x"}, {"weight", "p_embed"}}, "embed");
+    call(program, "linear.default", {{"input", "embed"}, {"weight", "p_head"}}, "head");
     program.output("head", {3});
     const auto model = made(program);
     ASSERT_EQ(names_of(model->parameters()), std::vector<std::string>{"embed"});
@@ -202,15 +215,9 @@ TEST_F(ProgramGraphTest, NamedParametersAreFrozen) {
 
 TEST_F(ProgramGraphTest, SizesOfTheBatchAreNumbers) {
     MadeUpProgram program = one_layer();
-    Json size = Json::object();
-    size["as_sym_int"]["as_name"] = "size";
-    program.call("torch.ops.aten.sym_size.int",
-                 {{"self", tensor_argument("x")}, {"dim", argument_of("as_int", 0)}},
-                 {"size"});
+    call(program, "sym_size.int", {{"self", "x"}, {"dim", 0}}, "size");
     Json sizes = Json::array();
-    Json named = Json::object();
-    named["as_name"] = "size";
-    sizes.push_back(named);
+    sizes.push_back({{"as_name", "size"}});
     sizes.push_back(argument_of("as_int", 3));
     program.call("torch.ops.aten.view.default",
                  {{"self", tensor_argument("y")}, {"size", argument_of("as_sym_ints", sizes)}},
@@ -239,10 +246,7 @@ TEST_F(ProgramGraphTest, NamesInputsThatDoNotFit) {
 
 TEST_F(ProgramGraphTest, AnOperatorThatFailsNamesTheUsersLine) {
     MadeUpProgram program = one_layer();
-    program.call("torch.ops.aten.view.default",
-                 {{"self", tensor_argument("y")},
-                  {"size", argument_of("as_ints", Json(std::vector<int>{7, 7}))}},
-                 {"z"});
+    call(program, "view.default", {{"self", "y"}, {"size", std::vector{7, 7}}}, "z");
     program.output("z", {3});
     const auto model = made(program);
     EXPECT_THAT(what_of(*model, torch::ones({2, 6})),
@@ -253,19 +257,9 @@ TEST_F(ProgramGraphTest, AnOperatorThatFailsNamesTheUsersLine) {
 TEST_F(ProgramGraphTest, AViewIsACopyWhereStridesAskForItAndNobodyWritesIt) {
     const auto viewed = [](bool writes) {
         MadeUpProgram program = one_layer();
-        program.call("torch.ops.aten.transpose.int",
-                     {{"self", tensor_argument("y")},
-                      {"dim0", argument_of("as_int", 0)},
-                      {"dim1", argument_of("as_int", 1)}},
-                     {"turned"});
-        program.call("torch.ops.aten.view.default",
-                     {{"self", tensor_argument("turned")},
-                      {"size", argument_of("as_ints", Json(std::vector<int>{-1, 3}))}},
-                     {"z"});
-        if (writes)
-            program.call("torch.ops.aten.add_.Tensor",
-                         {{"self", tensor_argument("y")}, {"other", argument_of("as_int", 1)}},
-                         {"more"});
+        call(program, "transpose.int", {{"self", "y"}, {"dim0", 0}, {"dim1", 1}}, "turned");
+        call(program, "view.default", {{"self", "turned"}, {"size", std::vector{-1, 3}}}, "z");
+        if (writes) call(program, "add_.Tensor", {{"self", "y"}, {"other", 1}}, "more");
         program.output("z", {3});
         return program;
     };
@@ -307,11 +301,11 @@ TEST_F(ProgramGraphTest, RefusesCallsThatAreNotPyTorchsOwn) {
     EXPECT_THAT(calling("torch.ops.aten.relu_.default"), "");
     EXPECT_THAT(calling("torch.ops.aten.conv2d.default"), HasSubstr("has no argument 'self'"));
     MadeUpProgram program = one_layer();
-    program.call("torch.ops.aten.relu_.default", {{"self", tensor_argument("p_fc")}}, {"z"});
+    call(program, "relu_.default", {{"self", "p_fc"}}, "z");
     program.output("y", {3});
     EXPECT_THAT(refusal_of(program), HasSubstr("it writes the parameter 'fc' in forward()"));
     program = one_layer();
-    program.call("torch.ops.aten.relu.default", {{"self", tensor_argument("later")}}, {"z"});
+    call(program, "relu.default", {{"self", "later"}}, "z");
     program.output("y", {3});
     EXPECT_THAT(refusal_of(program), HasSubstr("'later' is used before it is computed"));
 }
@@ -322,17 +316,9 @@ TEST_F(ProgramGraphTest, BuffersThatChangeAreState) {
     MadeUpProgram program = one_layer();
     program.buffer("calls", 7, {2}, MadeUpProgram::bytes_of_all<float>({0, 0}));
     program.buffer("mask", 12, {3}, std::string("\1\0\1", 3));
-    program.call("torch.ops.aten.select.int",
-                 {{"self", tensor_argument("b_calls")},
-                  {"dim", argument_of("as_int", 0)},
-                  {"index", argument_of("as_int", 1)}},
-                 {"second"});
-    program.call("torch.ops.aten.add_.Tensor",
-                 {{"self", tensor_argument("second")}, {"other", argument_of("as_int", 1)}},
-                 {"added"});
-    program.call("torch.ops.aten.mul.Tensor",
-                 {{"self", tensor_argument("y")}, {"other", tensor_argument("b_mask")}},
-                 {"z"});
+    call(program, "select.int", {{"self", "b_calls"}, {"dim", 0}, {"index", 1}}, "second");
+    call(program, "add_.Tensor", {{"self", "second"}, {"other", 1}}, "added");
+    call(program, "mul.Tensor", {{"self", "y"}, {"other", "b_mask"}}, "z");
     program.output("z", {3});
     const auto model = made(program);
     EXPECT_EQ(names_of(model->buffers()), std::vector<std::string>{"calls"});
@@ -359,9 +345,7 @@ TEST_F(ProgramGraphTest, PartsWithoutGradientsHaveNone) {
                   {"", tensor_argument("x")},
                   {"", tensor_argument("p_fc")}},
                  {"still"});
-    program.call("torch.ops.aten.mul.Tensor",
-                 {{"self", tensor_argument("y")}, {"other", tensor_argument("still")}},
-                 {"z"});
+    call(program, "mul.Tensor", {{"self", "y"}, {"other", "still"}}, "z");
     program.output("z", {3});
     const auto model = made(program);
     only(model->forward({{"x", torch::ones({1, 6})}})).sum().backward();

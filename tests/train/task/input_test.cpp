@@ -47,6 +47,14 @@ TEST_F(Inputs, MayBeOneNumberASampleAndAreTransformedIfOneIsAnImage) {
     ASSERT_EQ(two.further.size(), 1U);
     EXPECT_EQ(two.further[0].channels * two.further[0].height * two.further[0].width, 1);
     EXPECT_EQ(shape("age").channels, 1);
+    EXPECT_EQ(shape("age,images", "resize 8x8").further[0].height, 8);
+    const auto refused = [&](const std::string& inputs, const std::string& transform) {
+        return caught_code([&] { shape(inputs, transform); });
+    };
+    EXPECT_EQ(refused("age,tokens", "resize 8x8"), "E248");
+    EXPECT_EQ(refused("age", "resize 8x8"), "E248");
+    EXPECT_EQ(refused("tokens", "resize 8x8"), "E248");
+    EXPECT_EQ(refused("images,age", "mixup 0.2"), "E248");
 }
 
 TEST_F(Inputs, AreAllTokensUnlessTheNextOneIsLearned) {
@@ -58,17 +66,6 @@ TEST_F(Inputs, AreAllTokensUnlessTheNextOneIsLearned) {
     }
     settings_.task.kind = TaskKind::next_token;
     EXPECT_EQ(shape("tokens").width, 3);
-}
-
-TEST_F(Inputs, AreTransformedIfOneIsAnImage) {
-    EXPECT_EQ(shape("age,images", "resize 8x8").further[0].height, 8);
-    const auto refused = [&](const std::string& inputs, const std::string& transform) {
-        return caught_code([&] { shape(inputs, transform); });
-    };
-    EXPECT_EQ(refused("age,tokens", "resize 8x8"), "E248");
-    EXPECT_EQ(refused("age", "resize 8x8"), "E248");
-    EXPECT_EQ(refused("tokens", "resize 8x8"), "E248");
-    EXPECT_EQ(refused("images,age", "mixup 0.2"), "E248");
 }
 
 /// Two samples of 4 x 4 pixels, whose masks have the images' numbers.
@@ -206,7 +203,6 @@ TEST(InputTexts, SayWhatIsDone) {
 
 TEST(InputTexts, SayWhatToDoWhereNothingIsNormalised) {
     using enum ElementType;
-    using testing::HasSubstr;
     EXPECT_THAT(treatment_of(input_field("features", u8, {5000})),
                 HasSubstr("not normalised: 'lockstep data pack' finds no mean and deviation of "
                           "5,000 columns. numpy scales it before"));
