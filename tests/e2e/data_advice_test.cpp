@@ -399,7 +399,7 @@ lockstep eval one --data s)"),
 TEST_F(DataAdvice, StatisticsOfForeignFilesAreFoundByOnePass) {
     python(R"(
 x = r.integers(900, 60000, (600, 1, 8, 8)).astype('u2'); y = n.arange(600) % 3
-for k, v in ('x', x), ('z', x // 2), ('f', x.astype('f4') / 7):
+for k, v in ('x', x), ('z', x // 2), ('f', x.astype('f4') / 7), ('g', (x[:, 0] * 9).astype('u1')):
   h5py.File(k + '.h5', 'w').update({'images': v, 'labels': y}))");
     const std::string fields = "fields='--field images=/images --field labels=/labels'\n";
     for (const std::string name : {"x", "f"})
@@ -441,6 +441,14 @@ import json, math
 a, b = [[f for f in json.load(open(p))['fields'] if f['name'] == 'images'][0]
         for p in ('P/manifest.json', 'x1/data.json')]
 assert all(math.isclose(a[k][0], b[k][0], rel_tol=1e-9) for k in ('mean', 'std')))");
+    // Grey images without a dimension for their channel have one mean, too.
+    EXPECT_THAT(shell(fields + "lockstep train --model mlp --batch 32 --max-steps 1 --data g.h5 "
+                               "$fields --normalise dataset --run g"),
+                ends(0, "W 8, divided by 255, normalised by mean and deviation\n"));
+    python(R"(
+import json
+g = json.load(open('g/data.json'))['fields'][0]; x = h5py.File('g.h5')['images'][()] / 255
+assert n.allclose(g['mean'] + g['std'], [x.mean(), x.std()], 1e-9) and len(g['mean']) == 1)");
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ bool has_channels_last(const Field& field);
 
 /// Returns the dimension of a stored sample of which each place has its own mean and deviation:
 /// channels of images and of volumes [C, D, H, W], columns [D], features of sequences [T, F].
-/// Nothing: they are of all values.
+/// Nothing: they are of all values, as those of an image [H, W], and of u8 of two dimensions.
 std::optional<std::size_t> statistics_axis(const Field& field);
 
 /// As training takes it: "C 3, H 32, W 32", of masks and images of two dimensions "H 28, W 28"; ""

@@ -100,6 +100,11 @@ std::string advice(const Field& field, const std::vector<std::size_t>& used) {
     return 2 * used.size() > classes ? "" : ". If nobody will have them, " + numbering(field, used);
 }
 
+// Of two dimensions.
+bool is_picture(const Field& field) {
+    return field.layout == "HW" || field.name == "images";
+}
+
 }  // namespace
 
 bool is_whole(ElementType type) {
@@ -166,8 +171,8 @@ bool has_channels_last(const Field& field) {
 
 std::string axes_text(const Field& field) {
     const auto& shape = field.shape;
-    const bool is_picture = field.layout == "HW" || field.name == "images";
-    if (shape.size() == 2 && is_picture) return fmt::format("H {}, W {}", shape[0], shape[1]);
+    if (shape.size() == 2 && is_picture(field))
+        return fmt::format("H {}, W {}", shape[0], shape[1]);
     if (shape.size() != 3) return "";
     if (!has_channels_last(field))
         return fmt::format("C {}, H {}, W {}", shape[0], shape[1], shape[2]);
@@ -179,6 +184,7 @@ std::optional<std::size_t> statistics_axis(const Field& field) {
     const std::size_t dimensions = field.shape.size();
     if (dimensions == 0) return std::nullopt;
     if (has_channels_last(field)) return dimensions - 1;
+    if (dimensions == 2 && (is_picture(field) || field.type == ElementType::u8)) return {};
     const bool is_volume = dimensions == 4 && field.shape[0] <= most_features;
     if (field.layout == "CHW" || is_volume) return 0;
     const bool has_features = dimensions < 3 && field.shape.back() <= most_features;

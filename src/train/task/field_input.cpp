@@ -61,7 +61,9 @@ ImageShape shape_of(const Field& field) {
 at::Tensor by_place(std::vector<double> numbers, const Field& field, double otherwise) {
     if (numbers.empty()) return {};
     std::vector<std::int64_t> extents(field.shape.size() + 1, 1);
-    const auto axis = statistics_axis(field);
+    // Runs and data that older versions made have images of two dimensions by column.
+    const bool is_by_column = field.shape.size() == 2 && numbers.size() > 1;
+    const auto axis = is_by_column ? std::optional<std::size_t>(1) : statistics_axis(field);
     if (axis && numbers.size() > 1) extents[*axis + 1] = field.shape[*axis];
     numbers.resize(static_cast<std::size_t>(axis ? extents[*axis + 1] : 1), otherwise);
     return torch::tensor(numbers, torch::kFloat64).reshape(extents).to(computed_type(field.type));

@@ -186,5 +186,20 @@ TEST_F(Classes, NumbersOfAnyShapeHaveMeanAndDeviation) {
     EXPECT_THAT(bytes.mean, ElementsAre(DoubleNear(0.1, 1e-12), 1));
 }
 
+// As training takes them: an image [H, W] has one channel.
+TEST_F(Classes, ImagesOfTwoDimensionsHaveOneMean) {
+    const Field series{.name = "features", .type = ElementType::f32, .shape = {2, 3}};
+    Field named = series, laid_out = series;
+    named.name = "images";
+    laid_out.layout = "HW";
+    EXPECT_EQ(statistics_axis(series), 1u);
+    EXPECT_FALSE(statistics_axis(named));
+    EXPECT_FALSE(statistics_axis(laid_out));
+    const Field bytes = packed<std::uint8_t>(
+        "features", ElementType::u8, {2, 2, 2}, {0, 255, 0, 255, 0, 255, 0, 255});
+    EXPECT_THAT(bytes.mean, ElementsAre(0.5));
+    EXPECT_THAT(bytes.std, ElementsAre(DoubleNear(0.5, 1e-12)));
+}
+
 }  // namespace
 }  // namespace lockstep
