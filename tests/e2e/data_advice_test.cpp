@@ -288,7 +288,13 @@ for i in range(12):
   g[f'all/{i}'] = n.zeros(192 + i, 'u1')
 h5py.File('x.h5', 'w')['x'] = n.zeros((12, 4, 4, 3), 'u1')
 h5py.File('y.h5', 'w')['y'] = n.arange(12).reshape(12, 1, 1) % 2
-h5py.File('v.h5', 'w').update({'x': n.zeros((12, 1, 4, 4, 4), 'f4'), 'y': n.arange(12) % 2}))");
+h5py.File('v.h5', 'w').update({'x': n.zeros((12, 1, 4, 4, 4), 'f4'), 'y': n.arange(12) % 2})
+x, m = n.zeros((12, 16, 16), 'u1'), n.tile(n.eye(16, dtype='u1'), (12, 1, 1))
+h5py.File('c.h5', 'w').update({'x': n.zeros((3, 8, 8, 12), 'u1'), 'y': n.arange(12) % 2})
+h5py.File('k.h5', 'w').update({'image': x, 'mask': m[..., None]})
+h5py.File('o.h5', 'w').update({'image': x, 'mask': n.stack([1 - m, m], 1)})
+h5py.File('r.h5', 'w').update({'t2m': x, 'rain': n.arange(12.) / 8}))");
+    const char* const then_inspect = " && lockstep data inspect NAME && rm -r NAME";
     const std::pair<const char*, const char*> files[]{
         {"'s/*.h5'", " --out S && lockstep train --data S --model mlp --batch 4"},
         {"'p/*.h5'", " --out P && lockstep train --data P --model unet --width 4 --batch 2"},
@@ -296,7 +302,11 @@ h5py.File('v.h5', 'w').update({'x': n.zeros((12, 1, 4, 4, 4), 'f4'), 'y': n.aran
         {"e.h5", " --out E && lockstep train --data E --batch 4"},
         {"x.h5 y.h5", ""},
         {"y.h5 x.h5", ""},
-        {"v.h5", " && lockstep data inspect NAME"}};
+        {"v.h5", then_inspect},
+        {"c.h5", then_inspect},
+        {"k.h5", then_inspect},
+        {"o.h5", then_inspect},
+        {"r.h5", ""}};
     for (const auto& [file, then] : files) {
         const std::string shown = shell(std::string("lockstep data inspect ") + file).output;
         std::size_t at = shown.rfind("lockstep ");

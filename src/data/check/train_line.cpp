@@ -229,6 +229,57 @@ std::string classes_instead(const Inspection& all, const Learned& learned) {
            way_to_write(all, learned.field->name, numbers);
 }
 
+// Returns the numbers of masks that have a further dimension; "" if `data` are no such masks.
+std::string plane_of(const InspectedData& data, const TrainField& input) {
+    if (data.size.size() != 4 || data.size[0] != input.samples) return "";
+    const bool is_mask = data.values && data.values->are_whole && data.values->least >= 0;
+    const auto has_sides = [&](std::size_t first) {
+        return data.size[first] == input.side(2) && data.size[first + 1] == input.side(1);
+    };
+    const bool is_last = has_sides(1);
+    if (!is_mask || (!is_last && !has_sides(2))) return "";
+    if (data.size[is_last ? 3 : 1] == 1)
+        return fmt::format("x.reshape(len(x),{},{})", input.side(2), input.side(1));
+    return data.values->most == 1 ? fmt::format("x.argmax({})", is_last ? -1 : 1) : "";
+}
+
+// Returns how other data of the file may become what is learned; "" if none may.
+std::string way_to_learn(const Inspection& all, const TrainField& input) {
+    AskedFiles asked = asked_for(all, {input.name});
+    const FieldMapping given = asked.fields[0];
+    const auto size = std::ranges::find(all.all, given.hdf5_path, &InspectedData::name);
+    if (size == all.all.end()) return "";
+    const auto ask_for = [&](const char* name, const InspectedData& data) {
+        asked.fields.push_back({.name = name, .hdf5_path = data.name});
+        return data.name;
+    };
+    const std::string written = "let h5py write it so, in a folder NAME that you give instead: ";
+    for (const InspectedData& data : all.all)
+        if (const std::string plane = plane_of(data, input); !plane.empty() && &data != &*size)
+            return fmt::format("if '{}' are masks, {}{}",
+                               ask_for("masks", data),
+                               written,
+                               rewrite_command(asked, 1, plane));
+    for (const InspectedData& data : all.all)
+        if (&data != &*size && data.obstacle.empty() && data.values && data.size.size() <= 2 &&
+            data.size[0] == input.samples)
+            return fmt::format(
+                "if '{0}' is to be predicted, say so: lockstep data inspect {1} "
+                "--field {2} --field {3}",
+                data.name,
+                shell_word(all.data.string()),
+                shell_word(mapping_text(given)),
+                shell_word("targets=" + data.name + ":value"));
+    for (const InspectedData& data : all.all)
+        if (data.obstacle.empty() && data.size.size() == 1 && data.size[0] == size->size.back())
+            return fmt::format("if the last dimension of '{}' counts samples, as '{}' does, {}{}",
+                               given.hdf5_path,
+                               ask_for("labels", data),
+                               written,
+                               rewrite_command(asked, 0, "n.moveaxis(x,-1,0)"));
+    return "";
+}
+
 TrainCommand nothing_to_learn(const Inspection& all, const TrainField& input) {
     if (input.name == "tokens")
         return {"",
@@ -242,6 +293,7 @@ TrainCommand nothing_to_learn(const Inspection& all, const TrainField& input) {
                 fmt::format("pack the source again, with labels: lockstep data pack --npy {}=X.npy "
                             "--npy labels=Y.npy --out NAME",
                             input.name)};
+    if (std::string way = way_to_learn(all, input); !way.empty()) return {"", obstacle, way};
     const AskedFiles asked = asked_for(all, {input.name});
     const bool is_taken = asked.fields[0].hdf5_path == "/labels";
     return {"", obstacle, way_to_add(asked, "the labels", is_taken ? "classes" : "labels")};

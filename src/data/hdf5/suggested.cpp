@@ -102,7 +102,9 @@ int rank_of_answer(const Candidate& answer, const Candidate& input) {
         return named > 0 && is_number(facts) ? named + 1 : 0;
     }
     if (!is_number(facts)) return 0;
-    if (has_pixels_of(answer, input)) return is_whole_number(facts) || named > 0 ? named + 2 : 0;
+    // Masks are no input from which images are learned.
+    if (has_pixels_of(answer, input))
+        return named > 0 || (is_whole_number(facts) && !is_called_answer(input)) ? named + 2 : 0;
     return named > 0 && facts.size.size() == 2 ? named : 0;
 }
 
@@ -147,6 +149,14 @@ std::optional<FieldMapping> answer_mapping(const Candidate& answer,
     return are_flags ? as("labels") : as("targets");
 }
 
+// Behind such a path a layout must be stated: its last part would be taken for one.
+bool ends_like_layout(const std::string& path) {
+    const std::size_t colon = path.rfind(':');
+    return colon != path.npos &&
+           std::ranges::all_of(std::string_view(path).substr(colon + 1),
+                               [](unsigned char letter) { return std::isalpha(letter) != 0; });
+}
+
 }  // namespace
 
 bool may_be_input(const Candidate& each) {
@@ -188,6 +198,9 @@ std::vector<FieldMapping> suggested_mappings(
     const auto known = place < values.size() ? values[place] : std::nullopt;
     if (auto mapping = answer_mapping(*answer, *input, known))
         mappings.push_back(std::move(*mapping));
+    for (FieldMapping& mapping : mappings)
+        if (mapping.layout == RowLayout::unstated && ends_like_layout(mapping.hdf5_path))
+            mapping.layout = mapping.name == "labels" ? RowLayout::label : RowLayout::value;
     return mappings;
 }
 

@@ -63,16 +63,20 @@ std::string way_to_fit(const DatasetIndex& data, std::size_t place, const Target
     const Field& field = data.fields()[place];
     const std::size_t dimensions = field.shape.size();
     const std::string name(rule.field);
-    const auto kept = field.shape.end() - std::min<std::ptrdiff_t>(2, std::ssize(field.shape));
-    const bool has_plane = std::count(field.shape.begin(), kept, 1) == kept - field.shape.begin();
+    std::vector<std::int64_t> sides = field.shape;
+    if (dimensions > 2) std::erase(sides, 1);
     if (rule.holds == Holds::classes && dimensions >= rule.least_dimensions &&
         dimensions <= rule.most_dimensions)
         return fmt::format("{} if these are whole numbers, or {} to predict numbers",
                            way_to_rename(data, place, name, ":label"),
                            way_to_rename(data, place, "targets"));
-    if (name == "masks" && dimensions > 2 && has_plane)
+    if (name == "masks" && dimensions > 2 && sides.size() == 2)
         return way_to_rewrite(
-            data, place, fmt::format("x.reshape(len(x), {}, {})", kept[0], kept[1]));
+            data, place, fmt::format("x.reshape(len(x), {}, {})", sides[0], sides[1]));
+    if (name == "masks" && dimensions == 3)
+        return "if each class has a plane of its own, " +
+               way_to_rewrite(
+                   data, place, may_have_channels_last(sides) ? "x.argmax(-1)" : "x.argmax(1)");
     if (name == "labels" && dimensions == 2)
         return way_to_rename(data, place, "masks", is_whole(field.type) ? "" : ":label");
     if (dimensions < 2) return way_to_rename(data, place, dimensions == 0 ? "labels" : "targets");
