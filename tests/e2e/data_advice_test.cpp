@@ -182,6 +182,14 @@ $ --field images=/x:HWC {--field labels=/k|}
 # E207 ANearName "--field labels=/y"
 $ lockstep train --run R --batch 4 --max-steps 1 --model mlp --data f.h5 --field images=/x:HWC
 $ {--field labels=/yy|--task regression --field targets=/y}
+# E217 MasksOfAPlaneForEachClass
+x, m = n.zeros((12, 16, 16), 'u1'), n.tile(n.eye(16, dtype='u1'), (12, 1, 1))
+h5py.File('f.h5', 'w').update({'x': x, 'm': n.stack([1 - m, m], 1), 'c': m[..., None]})
+$ lockstep train --run R --batch 4 --max-steps 1 --model unet --width 4 --data {f.h5|NAME}
+$ --field images=/x --field masks=/m
+# E217 MasksWithADimensionOfOne
+$ lockstep train --run R --batch 4 --max-steps 1 --model unet --width 4 --data {f.h5|NAME}
+$ --field images=/x --field masks=/c{:HWC|}
 # E214 AnArrayOfAnArchive "--npy images=m.npz:"
 n.savez_compressed('m.npz', x=n.zeros((12, 4, 4), 'u1'), y=n.arange(12) % 2)
 $ lockstep data pack --out P {--npy images=m.npz |}--npy labels=m.npz:y
