@@ -215,8 +215,10 @@ void check_input_count(std::span<const std::string> wanted,
 
 std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings) {
     std::vector<std::string> texts;
+    std::vector<Field> others = index.fields();
     for (const auto& [place, is_raw] : given_inputs(index, settings)) {
         const Field& field = index.fields()[place];
+        std::erase_if(others, [&](const Field& other) { return other.name == field.name; });
         const std::string axes = axes_text(field);
         texts.push_back(
             fmt::format("{}: {}, {}{}",
@@ -225,6 +227,9 @@ std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSetti
                         axes.empty() ? fmt::format("[{}]", fmt::join(field.shape, ", ")) : axes,
                         is_raw ? "" : treatment(field, settings, index.manifest().kind)));
     }
+    for (const Field& other : others)
+        if (!other.name.ends_with("labels") && !is_learned(other.name))
+            texts.push_back(other.name + ": not used, as --inputs does not name it");
     return texts;
 }
 

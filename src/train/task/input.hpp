@@ -51,7 +51,8 @@ std::vector<GivenInput> given_inputs(const DatasetIndex& index, const TrainSetti
 bool is_learned(const std::string& field);
 
 /// Returns text for the log, by input: its stored numbers, and their conversion. `settings` has the
-/// canonical text of transforms. "images: u8, C 3, H 32, W 32, divided by 255, ...".
+/// canonical text of transforms. "images: u8, C 3, H 32, W 32, divided by 255, ...". Fields that
+/// are neither inputs nor learned follow.
 std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings);
 
 /// Returns the field with the mean and deviation that --normalise has for it: its own, none, or

@@ -201,6 +201,16 @@ TEST(InputTexts, SayWhatIsDone) {
               "features: f32, [20, 2], normalised by the given mean 101325 and deviation 300");
 }
 
+TEST(InputTexts, SayWhatIsNotUsed) {
+    TrainSettings settings;
+    settings.inputs = "images";
+    const auto texts = input_texts(people(), settings);
+    EXPECT_THAT(texts,
+                testing::ElementsAre(testing::StartsWith("images: u8"),
+                                     "age: not used, as --inputs does not name it",
+                                     "tokens: not used, as --inputs does not name it"));
+}
+
 TEST(InputTexts, SayWhatToDoWhereNothingIsNormalised) {
     using enum ElementType;
     EXPECT_THAT(treatment_of(input_field("features", u8, {5000})),
