@@ -373,6 +373,17 @@ TEST_F(DataAdvice, InspectLeavesOutSamplesWithoutATarget) {
     EXPECT_THAT(shell("lockstep data inspect NAME" + fields), ends(0, "\n  lockstep train --data"));
 }
 
+TEST_F(DataAdvice, InspectSaysHowTargetsAreClasses) {
+    python(
+        "h5py.File('c.h5','w').update({'data':n.arange(96.).reshape(24,4),'target':n.arange(24)%3}"
+        ")");
+    EXPECT_THAT(output_of(shell("lockstep data inspect c.h5")),
+                has("--field targets=/target ", "classes, write --field labels=/target:label\n"));
+    EXPECT_THAT(shell("lockstep train --data c.h5 --field features=/data --field "
+                      "labels=/target:label --model mlp --batch 8 --max-steps 1 --run c"),
+                ends(0));
+}
+
 TEST_F(DataAdvice, InspectMakesClassesOfLabelsBelow0) {
     python(
         "for t,y in ('a',n.arange(24)%3-1),('b',n.arange(24.)%2*2-1): "

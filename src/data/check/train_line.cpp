@@ -51,6 +51,10 @@ struct TrainField {
         return values() && values()->are_whole && values()->least < 0 &&
                values()->most - values()->least <= most_apart;
     }
+    bool may_be_classes() const {
+        constexpr double most_likely = 100;
+        return values() && values()->are_whole && is_within(most_likely);
+    }
     bool is_within(double most) const {
         return !values() || (values()->least >= 0 && values()->most <= most);
     }
@@ -218,9 +222,13 @@ std::string way_to_add(const AskedFiles& asked, const std::string& what, const s
 
 // Returns what else numbers may be that were suggested as targets; "" if they can be nothing else.
 std::string classes_instead(const Inspection& all, const Learned& learned) {
-    if (all.is_of_fields() || learned.task != "regression" || !learned.field->shape.empty() ||
-        !learned.field->may_be_classes_below_0())
+    if (all.is_of_fields() || learned.task != "regression" || !learned.field->shape.empty())
         return "";
+    if (learned.field->may_be_classes())
+        return fmt::format(
+            "it predicts numbers, as their name says; if these are classes, write --field {}",
+            shell_word("labels=" + asked_for(all, {"targets"}).fields[0].hdf5_path + ":label"));
+    if (!learned.field->may_be_classes_below_0()) return "";
     // Files of a data set need not all have all classes.
     const std::string numbers = all.files.size() == 1
                                     ? "n.unique(x,return_inverse=1)[1]"
