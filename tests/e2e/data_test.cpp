@@ -384,6 +384,7 @@ h5('masks', images=pixels, masks=r.integers(0, 3, (40, 16, 16)))
 h5('tokens', tokens=r.integers(0, 50, (40, 17)).astype('i4'))
 h5('volumes', x=n.zeros((40, 1, 4, 4, 4), 'f4'), y=i4)
 h5('labels', y=i4)
+h5('far', x=pixels[..., 0] * 200.0, y=i4)
 h5('colon', x=pixels, **{'a:y': i4})
 h5('alone', x=pixels)
 n.save('nodes.npy', f4.reshape(40, 4, 2)); n.save('edges.npy', n.zeros((40, 4, 4), 'f4'))
@@ -409,6 +410,7 @@ TEST_F(LookLine, TrainsOnEachKindOfData) {
     for (const auto& [place, words] : std::map<std::string, std::string>{
              {"images.h5", "--field images=/x:HWC --field labels=/y --batch 32 --run"},
              {"matlab.h5", "--field images=/X --field labels=/Y:label --batch 32 --run"},
+             {"far.h5", "--field labels=/y --normalise dataset --batch 32 --run"},
              {"colon.h5", "--field labels=/a:y:label --batch 32 --run"},
              {"flat.h5", "--field features=/data --field labels=/label --model mlp"},
              {"texts.h5", "--field features=/data --field labels=/label --model mlp"},

@@ -46,14 +46,13 @@ struct TrainField {
             are_counted ? data->class_counts.size() > 1 : !values() || values()->most >= 1;
         return is_within(most) && are_several;
     }
-    bool may_be_classes_below_0() const {
-        constexpr double most_apart = 100;
-        return values() && values()->are_whole && values()->least < 0 &&
-               values()->most - values()->least <= most_apart;
-    }
     bool may_be_classes() const {
-        constexpr double most_likely = 100;
-        return values() && values()->are_whole && is_within(most_likely);
+        constexpr double most_apart = 100;
+        return values() && values()->are_whole && values()->most - values()->least <= most_apart;
+    }
+    bool is_far_from_1() const {
+        constexpr double far = 100;
+        return values() && std::max(values()->most, -values()->least) > far && data->type != "u8";
     }
     bool is_within(double most) const {
         return !values() || (values()->least >= 0 && values()->most <= most);
@@ -172,10 +171,14 @@ std::string task_option(const std::vector<TrainField>& fields, const Learned& le
     return tasks > 1 ? fmt::format(" --task {}", learned.task) : "";
 }
 
-std::string inputs_option(const TrainField& input) {
+// Files of others have no mean and deviation.
+std::string input_options(const Inspection& all, const TrainField& input) {
+    const bool is_scaled =
+        !all.files.empty() && input.is_far_from_1() && input.name != "tokens" &&
+        (input.shape.size() > 1 || statistics_axis(all.index->field(input.name)));
     const bool is_usual =
         input.name == "images" || input.name == "features" || input.name == "tokens";
-    return is_usual ? "" : " --inputs " + input.name;
+    return (is_usual ? "" : " --inputs " + input.name) + (is_scaled ? " --normalise dataset" : "");
 }
 
 std::string run_option(const fs::path& place) {
@@ -222,13 +225,13 @@ std::string way_to_add(const AskedFiles& asked, const std::string& what, const s
 
 // Returns what else numbers may be that were suggested as targets; "" if they can be nothing else.
 std::string classes_instead(const Inspection& all, const Learned& learned) {
-    if (all.is_of_fields() || learned.task != "regression" || !learned.field->shape.empty())
+    if (all.is_of_fields() || learned.task != "regression" || !learned.field->shape.empty() ||
+        !learned.field->may_be_classes())
         return "";
-    if (learned.field->may_be_classes())
+    if (learned.field->least() >= 0)
         return fmt::format(
             "it predicts numbers, as their name says; if these are classes, write --field {}",
             shell_word("labels=" + asked_for(all, {"targets"}).fields[0].hdf5_path + ":label"));
-    if (!learned.field->may_be_classes_below_0()) return "";
     // Files of a data set need not all have all classes.
     const std::string numbers = all.files.size() == 1
                                     ? "n.unique(x,return_inverse=1)[1]"
@@ -433,7 +436,7 @@ TrainCommand train_command(const Inspection& all) {
                         options,
                         follows_links ? " --follow-links" : "",
                         task_option(fields, learned),
-                        inputs_option(*input),
+                        input_options(all, *input),
                         *model,
                         run_option(all.data)),
             "",
