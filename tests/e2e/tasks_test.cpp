@@ -405,7 +405,7 @@ TEST_F(Infer, WritesTheSameValuesInEitherFormatOnAnyNumberOfRanks) {
     EXPECT_FALSE(fs::exists(folder_ / ".1.h5.partial"));
 }
 
-TEST_F(Infer, NamesTheUsersFileOfAnotherType) {
+TEST_F(Infer, NamesTheUsersFileOfAnotherTypeOrWidth) {
     const fs::path file = folder_ / "x.npy";
     write_npy(file, {"|u1", "5, 4", std::string(20, '\1')});
     EXPECT_THAT(run_lockstep(typed("predict % % --out %", {run_, file, folder_ / "x.csv"})),
@@ -413,6 +413,13 @@ TEST_F(Infer, NamesTheUsersFileOfAnotherType) {
                                  "training data f32\n  fix: write its values in the same range and "
                                  "type: x.astype('float32')",
                                  file.string())));
+    write_npy(folder_ / "3.npy", {"<f4", "5, 3", bytes_in(std::vector<float>(15, 0.5F))});
+    EXPECT_THAT(
+        run_lockstep(typed("predict % % --out %", {run_, folder_ / "3.npy", folder_ / "x.csv"})),
+        says(fmt::format(
+            "E217: '{}' does not fit the training data\n  why: its rows have 3 numbers, "
+            "those of the training data 4",
+            (folder_ / "3.npy").string())));
 }
 
 TEST_F(Infer, NamesSamplesWhoseOutputsAreNaN) {

@@ -122,7 +122,7 @@ std::unique_ptr<RowSource> open_raw(const Field& field,
 }
 
 // Bytes mean value / 255.
-void check_type(const Field& given, const Field& learned, const fs::path& input) {
+void check_values(const Field& given, const Field& learned, const fs::path& input) {
     const bool is_u8 = learned.type == ElementType::u8;
     check(learned.name == "tokens" || (given.type == ElementType::u8) == is_u8, [&] {
         return Error("E217",
@@ -133,6 +133,15 @@ void check_type(const Field& given, const Field& learned, const fs::path& input)
                      fmt::format("write its values in the same range and type: x.astype('{}')",
                                  is_u8 ? "uint8" : "float32"));
     });
+    const bool are_rows = given.shape.size() == 1 && learned.shape.size() == 1;
+    check(learned.name == "tokens" || !are_rows || given.shape == learned.shape, [&] {
+        return Error("E217",
+                     fmt::format("'{}' does not fit the training data", input.string()),
+                     fmt::format("its rows have {} numbers, those of the training data {}",
+                                 given.shape[0],
+                                 learned.shape[0]),
+                     "give the columns that the training data have, in their order");
+    });
 }
 
 /// Collective. If `input` is a data set or HDF5, `settings` take it as it is. Else it is packed in
@@ -140,7 +149,8 @@ void check_type(const Field& given, const Field& learned, const fs::path& input)
 /// (.csv, .tsv, with its columns found by their names), .npy or .txt; `settings` get the names of
 /// rows. Returns, on rank 0, what was made and what an error leaves: folders beside the outputs,
 /// which all ranks see. Errors: E106 for an input of which a run cannot take its only field; E217
-/// for bytes in place of other numbers, or the other way round; those of reading and packing.
+/// for bytes in place of other numbers, or the other way round, and for another number of columns;
+/// those of reading and packing.
 std::list<RemovedFolder> take_input(InferSettings& settings,
                                     const fs::path& input,
                                     const RawTable& table,
@@ -160,7 +170,7 @@ std::list<RemovedFolder> take_input(InferSettings& settings,
     const Field field = field_for(settings, input, kind);
     const auto source = together(team_of(ranks), [&] {
         auto opened = open_raw(field, input, kind, table);
-        check_type(opened->fields()[0], field, input);
+        check_values(opened->fields()[0], field, input);
         return opened;
     });
     PackOptions pack{.output = settings.outputs.parent_path() /
