@@ -72,10 +72,6 @@ struct Program {
 /// beside it.
 fs::path rank_program(const Program& program);
 
-/// Returns the program that our own mpirun starts: that program directly, unless OpenMP would bind
-/// its first thread while it is loaded. Then ranks begin as this program, which binds them first.
-fs::path launched_program(const Program& program);
-
 /// The environment of a command in its process.
 struct ProcessContext {
     Program program;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/launch_facts.hpp"
-#include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/host_name.hpp"
@@ -240,9 +239,9 @@ int run_guarded(const std::vector<std::string>& words, const ProcessContext& pro
     }
 }
 
-// OpenMP reads its variables when its library is loaded: a rank that is bound starts once more.
-// A program that cannot train ends here as well, and does not ask drivers of GPUs for what it will
-// not use.
+// OpenMP reads its variables when its library is loaded: a rank that is bound starts once more. So
+// launchers of ours start ranks as `lockstep`, which loads no LibTorch and ends here as well. It
+// does not ask drivers of GPUs for what it will not use.
 void start_rank(const std::vector<std::string>& words, const ProcessContext& process) {
     const Program& program = process.program;
     if (program.train == nullptr)
@@ -332,11 +331,6 @@ void warn_of_unread_variables(const Program& program) {
 fs::path rank_program(const Program& program) {
     const fs::path self = this_executable();
     return program.train == nullptr ? self.parent_path() / "lockstep-train" : self;
-}
-
-fs::path launched_program(const Program& program) {
-    const bool is_bound_early = !openmp_binding(Environment()).empty();
-    return is_bound_early ? fs::path(this_executable()) : rank_program(program);
 }
 
 // Before MPI is up ranks cannot agree on who speaks: the first of each node does. The others let

@@ -4,6 +4,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/sources.hpp"
@@ -239,7 +240,7 @@ int run_infer(InferArguments& arguments,
         return supervise_ranks({.np = arguments.np,
                                 .oversubscribe = arguments.oversubscribe,
                                 .words = call.words,
-                                .program = launched_program(program)});
+                                .program = this_executable()});
     if (program.infer == nullptr) become_rank(rank_program(program), call.words, kept_cores());
     std::list<RemovedFolder> left;
     if (has_input) agree(ranks, [&] { check_new_outputs(settings.outputs); });

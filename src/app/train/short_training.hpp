@@ -9,7 +9,6 @@
 namespace lockstep {
 
 struct ShortTraining {
-    fs::path program;                ///< program of its ranks
     std::vector<std::string> words;  ///< "train" and its options, without --run
     int np = 1;                      ///< number of ranks on this machine; may exceed the cores
     fs::path run;                    ///< a run directory that does not exist yet

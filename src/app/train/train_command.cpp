@@ -5,6 +5,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/process.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/transform.hpp"
 #include "lockstep/launch/live_placement.hpp"
@@ -227,17 +228,13 @@ int launch(const TrainOptions& options, const Invocation& call) {
         return static_cast<int>(usual);
     };
     return explain_end(launched, [&] {
-        return supervise_ranks({options.np,
-                                options.oversubscribe,
-                                call.words,
-                                {},
-                                launched_program(call.process.program),
-                                options.hosts},
-                               {.have_begun = have_begun,
-                                .have_given_up = have_given_up,
-                                .log = log,
-                                .tell_next_start = [&] { return next_start_text(run); },
-                                .tell_early_end = after_early_signal});
+        return supervise_ranks(
+            {options.np, options.oversubscribe, call.words, {}, this_executable(), options.hosts},
+            {.have_begun = have_begun,
+             .have_given_up = have_given_up,
+             .log = log,
+             .tell_next_start = [&] { return next_start_text(run); },
+             .tell_early_end = after_early_signal});
     });
 }
 
@@ -323,7 +320,7 @@ int run(TrainOptions& options, const Invocation& call) {
                                        options.oversubscribe,
                                        words,
                                        {},
-                                       launched_program(call.process.program),
+                                       this_executable(),
                                        options.hosts},
                                       Environment());
         print_once(shell_text(line) + "\n");

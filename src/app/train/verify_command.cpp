@@ -150,8 +150,7 @@ int run(VerifyOptions& options, const Invocation& call) {
                                   : static_cast<int>(std::bit_ceil(
                                         static_cast<unsigned>(*std::ranges::max_element(ranks))));
     check_given(!settings.data.empty(), "data", "give a data set with --data DIR");
-    const auto program = rank_program(call.process.program);
-    check_rank_program(program);
+    check_rank_program(rank_program(call.process.program));
     const RemovedFolder scratch = make_scratch_folder(
         fs::temp_directory_path(), "verify", "set TMPDIR to a folder that can be written");
     auto words = words_of_train(call, {"ranks"});
@@ -170,7 +169,7 @@ int run(VerifyOptions& options, const Invocation& call) {
             progress.update(steps * hashes.size() + static_cast<std::uint64_t>(steps_done(folder)),
                             fmt::format("training {} steps on {} rank(s)", steps, np));
         };
-        hashes.push_back(train_shortly({program, words, np, folder}, look));
+        hashes.push_back(train_shortly({words, np, folder}, look));
         print_once(fmt::format("{:5}  {}\n", np, hashes.back()));
     }
     return judge(hashes, settings, virtual_ranks);
@@ -197,11 +196,12 @@ TrainingEnd run_training(const ShortTraining& training, const std::function<void
     std::vector<std::string> words = training.words;
     words.insert(words.end(), {"--run", training.run.string()});
     const LaunchFolder folder(training.np);
-    const ProcessResult result = run_process(
-        mpirun_line({training.np, true, words, folder.path(), training.program, {}}, Environment()),
-        {},
-        longest_s,
-        meanwhile);
+    const ProcessResult result =
+        run_process(mpirun_line({training.np, true, words, folder.path(), this_executable(), {}},
+                                Environment()),
+                    {},
+                    longest_s,
+                    meanwhile);
     if (result.exit_code != 0) return {.exit_code = result.exit_code, .output = result.output};
     const auto checkpoints = list_checkpoints(RunPaths{training.run}.checkpoints());
     expect(!checkpoints.empty(), "a finished run has a checkpoint");

@@ -196,8 +196,7 @@ std::string variant_text(const Knob& knob, const Variant& variant) {
 std::optional<TrialResult> Trials::train(const Variant& variant, std::int64_t steps) {
     Variant all = fixed;
     for (const auto& [name, value] : variant) all[name] = value;
-    ShortTraining training{
-        .program = program, .words = words, .run = scratch / fmt::format("run{}", ++count)};
+    ShortTraining training{.words = words, .run = scratch / fmt::format("run{}", ++count)};
     for (const auto& [name, value] : all)
         if (name != "np") training.words.insert(training.words.end(), {"--" + name, value});
     if (all.contains("np")) training.np = static_cast<int>(parse_integer(all.at("np")).value_or(1));

@@ -82,7 +82,6 @@ struct TrialResult {
 
 /// The common part of all trainings, and the end of the last one.
 struct Trials {
-    fs::path program;
     fs::path scratch;                ///< where runs are made; must outlive this
     std::vector<std::string> words;  ///< those of train, without options that trials choose
     /// Called ten times a second with the present trial; may throw.

@@ -217,8 +217,7 @@ class Search {
 
 int run(TuneOptions& options, const Invocation& call) {
     check_tune(options, call);
-    const fs::path program = rank_program(call.process.program);
-    check_rank_program(program);
+    check_rank_program(rank_program(call.process.program));
     const RemovedFolder scratch = make_scratch_folder(
         fs::temp_directory_path(), "tune", "set TMPDIR to a folder that can be written");
     const SignalGuard signals;
@@ -229,11 +228,11 @@ int run(TuneOptions& options, const Invocation& call) {
                                      static_cast<std::uint64_t>(budget_s),
                                      ProgressUnit::count,
                                      progress_sink(options.json));
-    Trials trials{
-        program, scratch.path(), common_words(options, call), [&](const std::string& what) {
-            give_up_if_asked("tuning");
-            progress->update(static_cast<std::uint64_t>(now_s() - begin_s), "trying " + what);
-        }};
+    Trials trials{scratch.path(), common_words(options, call), [&](const std::string& what) {
+                      give_up_if_asked("tuning");
+                      progress->update(static_cast<std::uint64_t>(now_s() - begin_s),
+                                       "trying " + what);
+                  }};
     const Tuning tuning = Search(options, facts_of(options, call), trials).run();
     progress.reset();
     write_file_atomically(options.out, config_of(tuning, utc_text(unix_time_s())));
