@@ -13,6 +13,9 @@ namespace {
 
 class Device : public RunsTest {};
 
+// All layers and buckets of the usual cnn-bn, with a quarter of its parameters.
+const Words cnn_bn = typed("--model cnn-bn --channels 32,64,128");
+
 Words train(const fs::path& run, const Words& more, const std::string& steps = "6") {
     return typed(
                "train --data % --run % --batch 24 --virtual-ranks 4 --max-steps % "
@@ -41,7 +44,7 @@ void expect_equal(const ProcessResult& result) {
 
 // Computed once, with streams that are never late.
 const ProcessResult& of_prompt_streams() {
-    static const ProcessResult result = verify(typed("--ranks 1,3,4 --model cnn-bn"));
+    static const ProcessResult result = verify(typed("--ranks 1,3,4") + cnn_bn);
     return result;
 }
 
@@ -55,7 +58,7 @@ std::string first_lines(const ProcessResult& verified) {
 TEST_F(Device, GivesEqualBitsOnAnyNumberOfGpusHoweverLateTheirStreamsAre) {
     expect_equal(of_prompt_streams());
     for (const char* seed : {"1", "2"}) {
-        const auto late = verify(typed("--ranks 1,2 --model cnn-bn"),
+        const auto late = verify(typed("--ranks 1,2") + cnn_bn,
                                  {{"SIMCUDA_DELAY_US", "500"}, {"SIMCUDA_SEED", seed}});
         expect_equal(late);
         EXPECT_EQ(first_lines(late), first_lines(of_prompt_streams()));
@@ -75,7 +78,7 @@ TEST_F(Device, GivesEqualBitsInHalfPrecision) {
 
 // The simulated GPUs round factors as real ones do.
 TEST_F(Device, ComputesInTf32WhereTheGpuHasIt) {
-    const Words model = typed("--ranks 1,2 --model cnn-bn"), tf32 = typed("--precision tf32");
+    const Words model = typed("--ranks 1,2") + cnn_bn, tf32 = typed("--precision tf32");
     const auto exact = verify(model + typed("--precision fp32"));
     expect_equal(exact);
     EXPECT_NE(first_lines(exact), first_lines(of_prompt_streams())) << "tf32 by default";
@@ -178,9 +181,10 @@ TEST_F(Device, SavesTheSameBytesBesideItsStepsHoweverLateItsStreamsAre) {
     for (const char* mode : {"blocking", "overlapped"})
         EXPECT_THAT(run_on(2,
                            train(folder_ / mode,
-                                 typed("--device cuda --model cnn-bn --on-nonfinite "
-                                       "rollback --checkpoint-mode %",
-                                       {mode})),
+                                 typed("--device cuda --on-nonfinite rollback "
+                                       "--checkpoint-mode %",
+                                       {mode}) +
+                                     cnn_bn),
                            {{"SIMCUDA_DELAY_US", "500"}}),
                     ends(0));
     for (const char* step : {"step-000002", "step-000004", "step-000006"})
@@ -201,8 +205,8 @@ TEST_F(Device, GivesTheSameBitsWhereLeavesAreReplayed) {
         std::vector<int> ranks;
     };
     const std::vector<Case> cases = {
-        {{"--model", "cnn-bn"}, {{"SIMCUDA_DELAY_US", "300"}}, {1, 3}},
-        {{"--model", "cnn-bn", "--leaves", "together"}, {{"SIMCUDA_DELAY_US", "300"}}, {1, 2}},
+        {cnn_bn, {{"SIMCUDA_DELAY_US", "300"}}, {1, 3}},
+        {cnn_bn + Words{"--leaves", "together"}, {{"SIMCUDA_DELAY_US", "300"}}, {1, 2}},
         {{"--model", "mlp", "--micro-batches", "2"}, {}, {3}},
         {{"--model", "mlp", "--precision", "fp16"}, {}, {1}}};
     for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -268,7 +272,7 @@ void expect_way_between_three_ranks(const fs::path& run, const std::string& outp
 }
 
 TEST_F(Device, SaysWhichWayNcclTakesAndGivesTheSameBitsOnSeveralNodesAndAfterAResume) {
-    const Words words = {"--device", "cuda", "--model", "cnn-bn", "--optimizer", "adamw"};
+    const Words words = typed("--device cuda --optimizer adamw") + cnn_bn;
     const std::string whole = output_of(run_on(3, train(folder_ / "whole", words)));
     EXPECT_THAT(whole, has("by nccl"));
     expect_way_between_three_ranks(folder_ / "whole", whole);
@@ -292,9 +296,9 @@ TEST_F(Device, SaysWhichWayNcclTakesAndGivesTheSameBitsOnSeveralNodesAndAfterARe
     EXPECT_THAT(resumed, has("resumed from step"));
     EXPECT_EQ(printed_hash(resumed), printed_hash(whole));
     // Where the weights are decides bits.
-    EXPECT_THAT(run_lockstep(train(folder_ / "cut",
-                                   Words{"--device", "cpu", "--model", "cnn-bn"} + on_ranks(2))),
-                ends(78, "device"));
+    EXPECT_THAT(
+        run_lockstep(train(folder_ / "cut", Words{"--device", "cpu"} + cnn_bn + on_ranks(2))),
+        ends(78, "device"));
 }
 
 // Two hosts of one machine that have an RDMA port in /sys, and an NCCL that finds none.
