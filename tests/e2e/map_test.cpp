@@ -17,6 +17,11 @@ std::string map_of(const Words& words, int exit_code = 0) {
     return output_of(run_lockstep(Words{"map"} + words), exit_code);
 }
 
+TEST(MapCommand, DividesTheCoresOfANodeAmongItsRanks) {
+    EXPECT_THAT(map_of({"--topology", fixture("cpu16"), "--ntasks-per-node", "4"}),
+                has("4 ranks x 4 threads"));
+}
+
 TEST(MapCommand, RefusesWhatMakesNoSense) {
     EXPECT_THAT(map_of({"--hosts", "r1:4", "-np", "7"}, 64), has("E607"));
     EXPECT_THAT(map_of({"--hosts", "r1:4", "--nodes", "2"}, 64), has("E106"));
