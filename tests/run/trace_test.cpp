@@ -54,7 +54,7 @@ TEST(TraceSteps, AreReadFromText) {
     EXPECT_EQ(steps("steps=7"), (TraceSteps{7, 7}));
     for (const char* text : {"none", "steps=50-60", "steps=7"})
         EXPECT_EQ(trace_steps_text(steps(text)), text);
-    for (const std::string& text : split("|50-60|steps=|steps=0-3|steps=6-5|steps=-5|steps=5-|"
+    for (const std::string& text : split("|3|50-60|steps=|steps=0-3|steps=6-5|steps=-5|steps=5-|"
                                          "steps=a-b|steps=5-6,8|steps=99999999999999999999",
                                          '|'))
         EXPECT_THAT(caught_text([&] { steps(text); }),
