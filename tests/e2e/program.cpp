@@ -112,7 +112,7 @@ Background::Background(const Words& argv, const fs::path& output)
 
 Background::~Background() {
     if (has_ended()) return;
-    ::kill(-pid_, SIGKILL);
+    if (::kill(-pid_, SIGKILL) != 0) ::kill(pid_, SIGKILL);  // it leads no group yet
     wait();
 }
 
