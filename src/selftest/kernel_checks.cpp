@@ -130,16 +130,15 @@ std::vector<float> transform_on(const KernelGpu& gpu,
     const auto mean = gpu.copy_of(transform.mean()), scale = gpu.copy_of(transform.scale());
     const auto first = gpu.room<float>(scratch), second = gpu.room<float>(scratch);
     const auto out = gpu.room<float>(values);
-    const std::vector<StageLaunch> launches =
-        plan_launches(transform,
-                      {.bytes = images.data(),
-                       .out = out.data(),
-                       .draws = draws.data(),
-                       .mean = mean.data(),
-                       .scale = scale.data(),
-                       .layout = test.layout,
-                       .images = images_of_check},
-                      {first.data(), second.data()});
+    const std::vector<StageLaunch> launches = plan_launches(transform,
+                                                            {.bytes = images.data(),
+                                                             .out = out.data(),
+                                                             .draws = draws.data(),
+                                                             .mean = mean.data(),
+                                                             .scale = scale.data(),
+                                                             .layout = test.layout,
+                                                             .images = images_of_check},
+                                                            {first.data(), second.data()});
     gpu.run<TransformEntryPoint>(
         transform_entry_point, launches.data(), static_cast<int>(launches.size()));
     return gpu.values(out, values);
