@@ -63,8 +63,9 @@ std::string way_to_fit(const DatasetIndex& data, std::size_t place, const Target
     const Field& field = data.fields()[place];
     const std::size_t dimensions = field.shape.size();
     const std::string name(rule.field);
-    std::vector<std::int64_t> sides = field.shape;
-    if (dimensions > 2) std::erase(sides, 1);
+    std::vector<std::int64_t> sides = field.shape;  // without 1s that are more than a plane has
+    for (auto one = sides.begin(); sides.size() > 2 && one != sides.end();)
+        one = *one == 1 ? sides.erase(one) : one + 1;
     if (rule.holds == Holds::classes && dimensions >= rule.least_dimensions &&
         dimensions <= rule.most_dimensions)
         return fmt::format("{} if these are whole numbers, or {} to predict numbers",
