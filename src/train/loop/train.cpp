@@ -158,6 +158,8 @@ Start::Start(const TrainSettings& given, const Communicator& world)
 }
 
 TrainResult train_model(const TrainSettings& settings, const Communicator& ranks) {
+    // A request during set-up is met after the first step.
+    const SignalGuard signals(SignalGuard::SecondRequest::ends);
     const char* const needed = settings.data.empty() ? "data" : "run";
     agree(ranks, [&] {
         check(!settings.data.empty() && !settings.run.empty(), [&] {
@@ -165,8 +167,6 @@ TrainResult train_model(const TrainSettings& settings, const Communicator& ranks
                 "E105", fmt::format("TrainSettings has no {}", needed), "", "set its path");
         });
     });
-    // A request during set-up is met after the first step.
-    const SignalGuard signals(SignalGuard::SecondRequest::ends);
     WarningLog warnings;
     const c10::WarningUtils::WarningHandlerGuard of_this_thread(&warnings);
     Start start(settings, ranks);
