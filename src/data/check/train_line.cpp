@@ -262,15 +262,14 @@ std::string way_to_learn(const Inspection& all, const TrainField& input) {
     if (size == all.all.end()) return "";
     const auto ask_for = [&](const char* name, const InspectedData& data) {
         asked.fields.push_back({.name = name, .hdf5_path = data.name});
-        return data.name;
     };
     const std::string written = "let h5py write it so, in a folder NAME that you give instead: ";
     for (const InspectedData& data : all.all)
-        if (const std::string plane = plane_of(data, input); !plane.empty() && &data != &*size)
-            return fmt::format("if '{}' are masks, {}{}",
-                               ask_for("masks", data),
-                               written,
-                               rewrite_command(asked, 1, plane));
+        if (const std::string plane = plane_of(data, input); !plane.empty() && &data != &*size) {
+            ask_for("masks", data);
+            return fmt::format(
+                "if '{}' are masks, {}{}", data.name, written, rewrite_command(asked, 1, plane));
+        }
     for (const InspectedData& data : all.all)
         if (&data != &*size && data.obstacle.empty() && data.values && data.size.size() <= 2 &&
             data.size[0] == input.samples)
@@ -282,12 +281,14 @@ std::string way_to_learn(const Inspection& all, const TrainField& input) {
                 shell_word(mapping_text(given)),
                 shell_word("targets=" + data.name + ":value"));
     for (const InspectedData& data : all.all)
-        if (data.obstacle.empty() && data.size.size() == 1 && data.size[0] == size->size.back())
+        if (data.obstacle.empty() && data.size.size() == 1 && data.size[0] == size->size.back()) {
+            ask_for("labels", data);
             return fmt::format("if the last dimension of '{}' counts samples, as '{}' does, {}{}",
                                given.hdf5_path,
-                               ask_for("labels", data),
+                               data.name,
                                written,
                                rewrite_command(asked, 0, "n.moveaxis(x,-1,0)"));
+        }
     return "";
 }
 
