@@ -74,7 +74,7 @@ std::string way_to_fit(const DatasetIndex& data, std::size_t place, const Target
     if (name == "masks" && dimensions > 2 && sides.size() == 2)
         return way_to_rewrite(
             data, place, fmt::format("x.reshape(len(x), {}, {})", sides[0], sides[1]));
-    if (name == "masks" && dimensions == 3)
+    if (name == "masks" && dimensions == 3 && sides.size() == 3)
         return "if each class has a plane of its own, " +
                way_to_rewrite(
                    data, place, may_have_channels_last(sides) ? "x.argmax(-1)" : "x.argmax(1)");
