@@ -200,7 +200,7 @@ std::vector<FieldMapping> suggested_mappings(
         mappings.push_back(std::move(*mapping));
     for (FieldMapping& mapping : mappings)
         if (mapping.layout == RowLayout::unstated && ends_like_layout(mapping.hdf5_path))
-            mapping.layout = mapping.name == "labels" ? RowLayout::label : RowLayout::value;
+            mapping.layout = may_be_label(mapping) ? RowLayout::label : RowLayout::value;
     return mappings;
 }
 
