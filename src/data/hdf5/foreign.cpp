@@ -171,9 +171,10 @@ class ForeignOpening {
     // Returns true if the file has the same labels as the first in another type.
     bool may_become_labels(std::size_t field) const {
         const RowForm &rows = rows_[field], &first = first_rows_[field];
-        return rows.type != first.type && may_be_label(asked_.fields[field]) &&
-               !becomes_labels_[field] && is_whole(rows.type) && is_whole(first.type) &&
-               first.shape.empty() && facts_.datasets[field].has_one_number_a_row();
+        return rows.type != first.type && rows.is_text == first.is_text &&
+               may_be_label(asked_.fields[field]) && !becomes_labels_[field] &&
+               is_whole(rows.type) && is_whole(first.type) && first.shape.empty() &&
+               facts_.datasets[field].has_one_number_a_row();
     }
 
     void add_field(std::size_t field) {

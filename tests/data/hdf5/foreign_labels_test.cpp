@@ -133,9 +133,11 @@ TEST_F(LabelForms, TextsThatNameNoClassAreErrorsOfTheirRow) {
                 HasSubstr("PATH:label"));
     const std::vector<fs::path> files{
         write_texts("a.h5", {"a"}),
-        write("b.h5", {.type = H5T_STD_U8LE, .size = {1}, .bytes = encoded<std::uint8_t>({1})})};
+        write("b.h5", {.type = H5T_STD_U8LE, .size = {1}, .bytes = encoded<std::uint8_t>({1})}),
+        write("c.h5", {.type = H5T_STD_I32LE, .size = {1}, .bytes = encoded<std::int32_t>({1})})};
     EXPECT_THAT(error_of(files, "labels=/y", "E208"), HasSubstr("it is u8 [n], in"));
     EXPECT_THAT(error_of({files[1], files[0]}, "labels=/y", "E208"), HasSubstr("it is text, in"));
+    EXPECT_THAT(error_of({files[0], files[2]}, "labels=/y", "E208"), HasSubstr("it is i32 [n],"));
 }
 
 TEST_F(LabelForms, HotRowsOfAnyTypeAndChunksAreClasses) {
