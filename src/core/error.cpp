@@ -43,15 +43,18 @@ std::string indented(std::string_view label, const std::string& text) {
 
 // Optimal string alignment: insert, delete, replace, swap of neighbours. Case counts for nothing.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-    const auto lower = [](unsigned char letter) { return std::tolower(letter); };
+    const auto is_same = [](unsigned char one, unsigned char other) {
+        return std::tolower(one) == std::tolower(other);
+    };
     std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
     std::iota(last.begin(), last.end(), std::size_t{0});
     for (std::size_t i = 1; i <= a.size(); ++i) {
         row[0] = i;
         for (std::size_t j = 1; j <= b.size(); ++j) {
             row[j] = std::min(
-                {last[j] + 1, row[j - 1] + 1, last[j - 1] + (lower(a[i - 1]) != lower(b[j - 1]))});
-            const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                {last[j] + 1, row[j - 1] + 1, last[j - 1] + (is_same(a[i - 1], b[j - 1]) ? 0 : 1)});
+            const bool swapped =
+                i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1]);
             if (swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
         }
         before_last.swap(last);
