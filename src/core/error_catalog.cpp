@@ -489,8 +489,9 @@ less. A convolution could often go on with another kernel, but its bits would di
 mpirun ended before it started the ranks, with an error that is shown. Usual reasons are
 settings in OMPI_MCA_* variables or in mca-params.conf, another MPI's mpirun that comes
 first in PATH, and a name of the host that is too long for Open MPI 4.
-# E700 bug: this is a bug in Lockstep
-An internal claim does not hold. Please report the message and the rank's log.
+# E700 bug: this is a bug in Lockstep, or in a program that calls it
+A claim does not hold. A program of your own may have called the library against what the
+header says. Otherwise please report the message and the rank's log.
 # E701 bad_data: the loss is not finite
 The loss became infinite or not a number. Checkpoints written before are good. In the
 run's first step nothing is learned yet: then it is a sample, the model's initial weights,
