@@ -249,13 +249,16 @@ std::string behind(const std::string& text, const std::string& mark) {
                        text.find('\n', begin + mark.size()) - begin - mark.size());
 }
 
-Inspected inspected(const fs::path& where) {
-    const std::string text = inspect_data(where);
+Inspected found_in(const std::string& text) {
     Inspected found{behind(text, "\ntrain on it:\n  "),
                     behind(text, "\nno command to train on it: "),
                     behind(text, "\n  fix: ")};
     EXPECT_NE(found.line.empty(), found.fix.empty()) << text;
     return found;
+}
+
+Inspected inspected(const fs::path& where) {
+    return found_in(inspect_data(where));
 }
 
 // All commands, each in its folder, two at a time; says what failed.
@@ -298,8 +301,8 @@ std::vector<std::pair<fs::path, std::string>> follow_advice(const Case& each,
         if (const std::string shows = behind(found.fix + "\n", "say so: "); !shows.empty()) {
             const ProcessResult shown = run_by_shell(made, shows);
             EXPECT_EQ(shown.exit_code, 0) << found.fix << '\n' << shown.output;
-            found.line = behind(shown.output, "\ntrain on it:\n  ");
-            break;
+            found = found_in(shown.output);
+            continue;
         }
         const std::string command = command_in(found.fix);
         // What a plug-in or another h5py would read is not here.
