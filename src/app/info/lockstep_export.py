@@ -173,6 +173,11 @@ def obstacle_of(error):
                         "write that place without if, loops, item() and int() over values of tensors: torch.where(), "
                         "masks, or sums over all samples; drop an assert that is there to find mistakes alone; or keep "
                         f"it: {scripted}")
+    unknown = re.search(r"Found <class '([^']+)'> in output", text)
+    if unknown:
+        return Obstacle(f"forward() returns a {unknown[1]}, which is no tensor",
+                        "set net.config.use_cache = False" if unknown[1].startswith("transformers.")
+                        else "return tensors, or a list or a dict of tensors")
     if "specializ" in text or "inferred to be a constant" in text or "Constraints violated" in text:
         asked = re.findall(r"^\s*(\w+ = .*)$", text, re.MULTILINE)
         return Obstacle(f"forward() takes only some numbers of samples or sizes: {'; '.join(asked) or first}",
@@ -205,7 +210,8 @@ def check_graph(program):
                            "'lockstep train --precision bf16' replaces")
         if namespace not in ("aten", "higher_order"):
             raise Obstacle(f"the model calls {target}, an operator of another package{place_of_node(program, node)}",
-                           "write that place with operators of PyTorch itself")
+                           "call net.set_experts_implementation('batched_mm')" if "transformers.grouped_mm" in target
+                           else "write that place with operators of PyTorch itself")
     symbols = {str(symbol): bounds for symbol, bounds in program.range_constraints.items()}
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name in program.graph_signature.user_inputs:

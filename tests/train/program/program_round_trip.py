@@ -82,6 +82,34 @@ class Refused(nn.Module):
         return torch.cdist(x, self.centres) if x.shape[1] == 36 else self.norm(x[:, :36])
 
 
+class Kept:
+    """As transformers' language models return what later tokens need."""
+
+
+Kept.__module__ = "transformers.cache_utils"
+
+
+@torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
+def grouped(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+@grouped.register_fake
+def like(x):
+    return torch.empty_like(x)
+
+
+class OfTransformers(nn.Module):
+    """Refused with what transformers has for it; a number of its own stands for the data."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(6, 4)
+
+    def forward(self, x):
+        return {1: lambda: (self.last(x), Kept()), 2: lambda: self.last(grouped(x))}[x.shape[1]]()
+
+
 def ended(*words):
     done = subprocess.run([sys.argv[1], *words], capture_output=True, text=True, env={
         **os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "LOCKSTEP_OVERSUBSCRIBE": "1"})
@@ -201,6 +229,10 @@ def main():
         results.append(check("the advice for PyTorch's own code", "give it a number; or keep it: torch.jit.script(net)"
                              in refusal(f"{__file__}:Refused", "--input=x=f32[2,6,6]")
                              and "give torch.cdist compute_mode=" in refusal(f"{__file__}:Refused", "--input=x=f32[1,6,6]")))
+        results.append(check("the advice for models of transformers", all(
+            fix in refusal(f"{__file__}:OfTransformers", f"--input=x=f32[{rows},6]")
+            for rows, fix in ((1, "returns a transformers.cache_utils.Kept, which is no tensor\n  fix: set net.config.use_cache"
+                               " = False"), (2, "fix: call net.set_experts_implementation('batched_mm')")))))
         for dtype in (torch.float64, torch.float16, torch.bfloat16):
             name = str(dtype)[6:]
             results.append(check(f"a model of {name}, mended", trains_as_advised(
