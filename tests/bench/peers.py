@@ -18,7 +18,7 @@ def cache_folder():
     return pathlib.Path(os.environ.get("LOCKSTEP_CACHE") or pathlib.Path(base) / "lockstep")
 
 
-PEER, MODELS, TRACES = "peer-ddp-torch-2.11.0", "peer-models-1", "peer-traces-2"
+PEER, MODELS, TRACES = "peer-ddp-torch-2.11.0", "peer-models-2", "peer-traces-2"
 
 
 def has(name):
@@ -55,7 +55,7 @@ io_environment = functools.partial(environment, "peer-io-1", "io_requirements.tx
                                    "import torch, h5py, hdf5plugin, webdataset, streaming, nvidia.dali", 400)
 # The peers of train/model/models_peer, and peer_ddp's for resnet18 and gpt.
 models_environment = functools.partial(environment, MODELS, "models_requirements.txt",
-                                       "import torch, torchvision; from transformers import GPT2LMHeadModel", 100)
+                                       "import torch, timm, torchvision; from transformers import GPT2LMHeadModel", 100)
 # The peers of train/traces_peer; they need no PyTorch. Every check on a bare machine makes it: a pip of its own would take
 # as long as all packages.
 traces_environment = functools.partial(

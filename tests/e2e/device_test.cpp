@@ -143,14 +143,16 @@ struct StepOfOneRank {
 
 StepOfOneRank step_of_one_rank(const fs::path& folder,
                                const std::string& leaves,
-                               const Words& options) {
-    const fs::path run = folder / fmt::format("{}", fmt::join(options, "")),
+                               const Words& options,
+                               Variables variables = {}) {
+    const fs::path run = folder / fmt::format("{}{}", fmt::join(options, ""), variables.size()),
                    file = run.string() + leaves;
     const Words words = typed(
         "train --data % --run % --max-steps 9 --checkpoint-every never "
         "--device cuda --model cnn-bn --batch 32 --virtual-ranks %",
         {train_data(), run, leaves});
-    const auto trained = run_on(1, words + options, {{"SIMCUDA_WAITS", file}});
+    variables["SIMCUDA_WAITS"] = file;
+    const auto trained = run_on(1, words + options, variables);
     EXPECT_THAT(trained, ends(0));
     const std::vector<int> counts = counts_of_host(file);
     std::vector<int> added;
@@ -163,9 +165,10 @@ StepOfOneRank step_of_one_rank(const fs::path& folder,
 // Room to grow costs the host nothing where leaves together are replayed. One of the parameters is
 // too large for its gradients to wait for others.
 TEST_F(Device, StartsNoMoreForEightReplayedLeavesThanForOne) {
-    const auto step = [&](const std::string& leaves, const char* options) {
-        return step_of_one_rank(folder_.path(), leaves, typed(options));
-    };
+    const auto step =
+        [&](const std::string& leaves, const char* options, const Variables& variables = {}) {
+            return step_of_one_rank(folder_.path(), leaves, typed(options), variables);
+        };
     const int one = step("1", "--graph off").launches;
     const auto replayed = step("8", "--leaves together --graph on");
     EXPECT_LT(replayed.launches, 1.3 * one);
@@ -173,7 +176,10 @@ TEST_F(Device, StartsNoMoreForEightReplayedLeavesThanForOne) {
     EXPECT_GT(computed.launches, 3 * one);
     EXPECT_LT(computed.launches, 3.3 * one) << "batch norms go at once";
     const std::string hash = step("8", "--leaves one-by-one --graph off").hash;
-    EXPECT_THAT((std::vector{replayed.hash, computed.hash}), testing::Each(hash));
+    // Eight leaves of 32 channels at once.
+    const auto apart = step("8", "--leaves together --graph off", {{"SIMCUDA_WIDE_NORM", "256"}});
+    EXPECT_GT(apart.launches, computed.launches) << "other bits at once: batch norms go by leaf";
+    EXPECT_THAT((std::vector{replayed.hash, computed.hash, apart.hash}), testing::Each(hash));
 }
 
 // A run that may roll back leaves no period out.

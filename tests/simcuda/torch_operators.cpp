@@ -373,8 +373,11 @@ std::tuple<Tensor, Tensor, Tensor> native_norm(const Tensor& input,
     if (!mean || !mean->defined())
         return at::_native_batch_norm_legit(input, weight, bias, trains, momentum, epsilon);
     Tensor running_mean = *mean, running_variance = *variance;
-    return at::_native_batch_norm_legit(
+    auto made = at::_native_batch_norm_legit(
         input, weight, bias, running_mean, running_variance, trains, momentum, epsilon);
+    if (static_cast<std::uint64_t>(input.size(1)) >= settings().wide_norm)
+        std::get<0>(made).mul_(1 + 0x1p-20);
+    return made;
 }
 
 // cuDNN keeps something of forward for backward where channels lie last: here how many samples

@@ -28,13 +28,22 @@ TEST(TimedThreads, ThatCannotAllBeStartedEndWithTheReason) {
     ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
     ASSERT_EQ(::pthread_attr_init(&huge), 0);
     ASSERT_EQ(::pthread_attr_setstacksize(&huge, std::size_t{1} << 47), 0);
-    // Once the first thread is there, no other can be made.
+    // Once the first thread is there, no other can be made. On busy cores it may come after all
+    // others.
     const auto prepare = [&](int thread) -> std::function<void()> {
         if (thread == 0) ::pthread_setattr_default_np(&huge);
         return [] {};
     };
-    EXPECT_THROW(timed_threads(300, prepare), std::system_error);
-    ::pthread_setattr_default_np(&usual);
+    bool has_ended = false;
+    for (int turn = 0; turn < 20 && !has_ended; ++turn) {
+        try {
+            timed_threads(300, prepare);
+        } catch (const std::system_error&) {
+            has_ended = true;
+        }
+        ::pthread_setattr_default_np(&usual);
+    }
+    EXPECT_TRUE(has_ended);
     ::pthread_attr_destroy(&huge);
     ::pthread_attr_destroy(&usual);
 }

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models that PyTorch exports, each with inputs of rows() samples: what program_peer and soak/programs train."""
 
+import importlib.util
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 ROWS = 6
+TIMM = ("convnext_atto", "edgenext_xx_small", "ghostnet_050", "mambaout_femto", "mobilevit_xxs", "pvt_v2_b0", "regnetx_002",
+        "starnet_s1", "test_nfnet", "test_vit")
+TRANSFORMERS = ("gemma3_text", "gpt2", "gpt_neox", "llama", "mamba", "mixtral", "olmo2", "opt", "phi3", "qwen3")
 
 
 class Mlp(nn.Module):
@@ -229,5 +234,51 @@ def torchvision_cases():
     return cases
 
 
+def timm_case(name):
+    import timm
+
+    try:
+        net = timm.create_model(name, num_classes=10, img_size=64)
+    except TypeError:  # of any size
+        net = timm.create_model(name, num_classes=10)
+    return net, images(3, 64)
+
+
+def transformers_case(name):
+    """A small language model."""
+    import transformers
+
+    wanted = {"hidden_size": 32, "n_embd": 32, "d_model": 32, "num_hidden_layers": 2, "n_layer": 2, "n_layers": 2,
+              "num_attention_heads": 4, "n_head": 4, "n_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+              "intermediate_size": 64, "vocab_size": 50, "state_size": 8, "num_local_experts": 4, "pad_token_id": 0}
+    config = transformers.AutoConfig.for_model(name)
+    config = type(config)(**{key: value for key, value in wanted.items() if hasattr(config, key)})
+    net = transformers.AutoModelForCausalLM.from_config(config)
+    net.config.use_cache = False
+    if getattr(config, "num_local_experts", None):
+        net.set_experts_implementation("batched_mm")
+
+    class Logits(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, tokens):
+            return self.net(input_ids=tokens).logits
+
+    return Logits(), (torch.randint(3, 50, (ROWS, 12)),)
+
+
+def packages_cases():
+    """Of packages that many use."""
+    every = {"timm": (timm_case, TIMM), "transformers": (transformers_case, TRANSFORMERS)}
+    return {
+        f"{package}-{name}": lambda make=make, name=name: make(name)
+        for package, (make, names) in every.items()
+        if importlib.util.find_spec(package)
+        for name in names
+    }
+
+
 def every_case():
-    return {**CASES, **torchvision_cases()}
+    return {**CASES, **torchvision_cases(), **packages_cases()}
