@@ -310,26 +310,10 @@ void pass_rest_on(PassedPipe& words,
     }
 }
 
-}  // namespace
-
-int supervise_ranks(LaunchRequest request, SupervisedRanks ranks) {
-    const bool are_here = ranks.are_here = request.hosts.empty();
-    if (are_here && !request.oversubscribe) check_cores(request.np);
-    const int ranks_here = are_here ? request.np : 1;
-    settle_limits(ranks_here);
-    ready_for_mpirun();
-    const LaunchFolder folder(ranks_here);
-    request.folder = folder.path();
-    std::map<std::string, std::string> environment;
-    if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
-    if (are_here) environment[launcher_variable] = std::to_string(::getpid());
-    return supervise(mpirun_line(request, Environment()), environment, ranks);
-}
-
-int supervise(const std::vector<std::string>& argv,
-              const std::map<std::string, std::string>& environment,
-              const SupervisedRanks& ranks) {
-    const WatchedSignals signals;
+int supervise_with(const WatchedSignals& signals,
+                   const std::vector<std::string>& argv,
+                   const std::map<std::string, std::string>& environment,
+                   const SupervisedRanks& ranks) {
     std::optional<OrphanWatch> orphans(std::in_place);
     Child child = start_child(argv, environment, ChildPipes::apart, &signals.before);
     PassedPipe words(std::move(child.output), STDOUT_FILENO);
@@ -349,6 +333,29 @@ int supervise(const std::vector<std::string>& argv,
     orphans.reset();  // whoever could still write
     pass_rest_on(words, output, signals, supervision);
     return supervision.outcome(output.ended_rank());
+}
+
+}  // namespace
+
+int supervise_ranks(LaunchRequest request, SupervisedRanks ranks) {
+    const bool are_here = ranks.are_here = request.hosts.empty();
+    if (are_here && !request.oversubscribe) check_cores(request.np);
+    const int ranks_here = are_here ? request.np : 1;
+    settle_limits(ranks_here);
+    ready_for_mpirun();
+    const WatchedSignals signals;  // before there is a folder, which a signal would leave behind
+    const LaunchFolder folder(ranks_here);
+    request.folder = folder.path();
+    std::map<std::string, std::string> environment;
+    if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
+    if (are_here) environment[launcher_variable] = std::to_string(::getpid());
+    return supervise_with(signals, mpirun_line(request, Environment()), environment, ranks);
+}
+
+int supervise(const std::vector<std::string>& argv,
+              const std::map<std::string, std::string>& environment,
+              const SupervisedRanks& ranks) {
+    return supervise_with(WatchedSignals(), argv, environment, ranks);
 }
 
 }  // namespace lockstep

@@ -80,7 +80,7 @@ class LaunchEarly : public Launch, public testing::WithParamInterface<EarlySigna
 TEST_P(LaunchEarly, ASignalIsMetAndTheSameCommandGoesOn) {
     const EarlySignal early = GetParam();
     auto job = start(early.ranks);
-    ASSERT_TRUE(holds(*job, SIGTERM));
+    ASSERT_TRUE(holds(*job, early.signal));
     ::usleep(static_cast<useconds_t>(early.after_s * 1e6));
     job->send(early.signal);
     EXPECT_EQ(job->wait(60), early.signal == SIGINT ? 130 : 75) << output();
@@ -95,6 +95,7 @@ INSTANTIATE_TEST_SUITE_P(,
                                          EarlySignal{2, SIGUSR1, 0.08},
                                          EarlySignal{2, SIGHUP, 0.4},
                                          EarlySignal{2, SIGTERM, 0.8},
+                                         EarlySignal{2, SIGINT, 0},
                                          EarlySignal{2, SIGINT, 1.1},
                                          EarlySignal{1, SIGTERM, 0},
                                          EarlySignal{1, SIGHUP, 0.2}),
