@@ -223,9 +223,11 @@ bool is_run(const fs::path& root) {
 RunStatus read_run_status(const fs::path& root, const StatusClues& clues, StatusDepth depth) {
     check_run(root);
     RunStatus status{.root = root, .saved_step = clues.saved_step};
-    const RunHolder holder = read_run_holder(RunPaths{root}.lock());
+    RunHolder holder = read_run_holder(RunPaths{root}.lock());
     status.incarnation = read_incarnation(root);
     const auto state = read_run_state(root);
+    // A start that took the lock since then has written this state: it is not lost.
+    if (!holder.is_held) holder = read_run_holder(RunPaths{root}.lock());
     // A sign of life from the future is one of a wrong clock, and says nothing of now.
     const bool is_credible = clues.heartbeat_unix_s <= clues.now_unix_s + early_s;
     const double sign_s = std::max(is_credible ? clues.heartbeat_unix_s : 0,

@@ -263,6 +263,8 @@ void CheckpointSave::work_in(Stage stage) try {
     if (stage == Stage::writing) write();
     if (stage == Stage::committing) commit();
 } catch (const Error& error) {
+    // A start that replaced this one has removed what it had not committed.
+    if (place_.check_still_ours) place_.check_still_ours();
     throw told_of_a_run(error, place_.root);
 }
 

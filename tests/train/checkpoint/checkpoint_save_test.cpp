@@ -11,6 +11,7 @@
 #include "train/checkpoint/shares.hpp"
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -280,6 +281,29 @@ TEST_F(CheckpointSaves, OfAStartThatWasReplacedMakeNotEvenAFolder) {
     CheckpointSave save(ranks_, taken, part(1), &threads_);
     EXPECT_THROW(take_steps(save), AgreedError);
     EXPECT_FALSE(fs::exists(folder_ / "run"));
+    ranks_.barrier();
+}
+
+// The newer start removes what the older one has not committed: its writes fail by that.
+TEST_F(CheckpointSaves, OfAStartThatIsReplacedMeanwhileSayThatTheRunWasTakenOver) {
+    std::atomic<bool> is_taken = false;
+    CheckpointPlace taken = place("run");
+    taken.check_still_ours = [&] {
+        if (is_taken) throw Error("E408", "taken over");
+    };
+    CheckpointPart replaced = part(1);
+    replaced.also = [&] {
+        std::error_code ignored;  // other ranks remove it, too
+        fs::remove_all(taken.root, ignored);
+        is_taken = true;
+    };
+    CheckpointSave save(ranks_, taken, std::move(replaced), &threads_);
+    try {
+        take_steps(save);
+        ADD_FAILURE() << "no error";
+    } catch (const AgreedError& error) {
+        EXPECT_EQ(error.code(), "E408");
+    }
     ranks_.barrier();
 }
 
