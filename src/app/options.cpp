@@ -198,7 +198,7 @@ Config read_known_config(const ParsedLine& line,
                               key,
                               {},
                               "a file of --config has no sections",
-                              fmt::format("remove the line [{}]", key.substr(0, dot)));
+                              fmt::format("write '{}' above all sections", key.substr(dot + 1)));
         throw unknown_key(entry, key, names, "", "keys are long option names; see --help");
     }
     return config;

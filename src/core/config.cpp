@@ -166,7 +166,7 @@ void flatten(const toml::table& table,
                                     origin,
                                     key,
                                     node.is_floating_point() ? "not finite"
-                                    : node.is_array()        ? "a list of several types"
+                                    : node.is_array()        ? "a list of neither texts nor numbers"
                                                              : "a date or a time"),
                         "settings are finite numbers, texts, true/false, and lists of texts or of "
                         "numbers",

@@ -225,7 +225,7 @@ TEST(ResolveOptions, RefusesAFileWithAnUnknownKeyOrAWrongType) {
     EXPECT_EQ(code("learning-rate = nan\n"), "E112");
 }
 
-TEST(ResolveOptions, NamesTheSectionThatAFileDoesNotNeed) {
+TEST(ResolveOptions, SaysHowAKeyOfASectionIsWritten) {
     const test::TempDir folder;
     const std::string file = folder.file("a.toml", "[train]\nbatch = 1\n").string();
     EXPECT_EQ(caught_text([&] {
@@ -235,7 +235,10 @@ TEST(ResolveOptions, NamesTheSectionThatAFileDoesNotNeed) {
               "lockstep: error E111: " + file +
                   ":2:9: unknown key 'train.batch'\n"
                   "  why: a file of --config has no sections\n"
-                  "  fix: remove the line [train]");
+                  "  fix: write 'batch' above all sections");
+    Example example;
+    resolved(example, {"--config", folder.file("b.toml", "batch = 1\n").string()});
+    EXPECT_EQ(example.batch, 1);
 }
 
 TEST(ResolveOptions, TakesAListOfAFileAsTextWithCommas) {
