@@ -180,6 +180,12 @@ TEST_F(Device, StartsNoMoreForEightReplayedLeavesThanForOne) {
     const auto apart = step("8", "--leaves together --graph off", {{"SIMCUDA_WIDE_NORM", "256"}});
     EXPECT_GT(apart.launches, computed.launches) << "other bits at once: batch norms go by leaf";
     EXPECT_THAT((std::vector{replayed.hash, computed.hash, apart.hash}), testing::Each(hash));
+
+    const char* const convolutions = "--leaves together --graph off --no-bias --precision fp32";
+    const auto grouped = step("8", convolutions);
+    const auto by_leaf = step("8", convolutions, {{"SIMCUDA_GROUPS", "8"}});
+    EXPECT_EQ(by_leaf.launches, grouped.launches + 5) << "8, or one and two copies";
+    EXPECT_EQ(by_leaf.hash, grouped.hash);
 }
 
 // A run that may roll back leaves no period out.

@@ -54,6 +54,7 @@ Settings from_environment() {
     read(s.refuses, "SIMCUDA_REFUSE");
     read(s.no_workspace, "SIMCUDA_NO_WORKSPACE");
     read(s.wide_norm, "SIMCUDA_WIDE_NORM");
+    read(s.groups, "SIMCUDA_GROUPS");
     s.waits = text_of("SIMCUDA_WAITS");
     if (const std::string text = text_of("SIMCUDA_DROP_WAIT"); !text.empty()) {
         const auto slash = text.find('/');

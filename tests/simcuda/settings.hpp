@@ -30,6 +30,7 @@ struct Settings {
     std::uint64_t refuses = never;                         ///< an operator of a recording
     std::uint64_t no_workspace = never;                    ///< a convolution
     std::uint64_t wide_norm = never;                       ///< channels of a batch norm
+    std::uint64_t groups = never;                          ///< of a convolution
     std::uint64_t drops_wait = never, drops_each = never;  ///< stream_wait_event: first, and period
 };
 

@@ -288,15 +288,23 @@ Tensor rounded_to_tf32(const Tensor& tensor) {
     return there;
 }
 
+std::uint64_t groups_in(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+    const auto& arguments = op.schema().arguments();
+    const int place = *op.schema().argumentIndexWithName("groups");
+    return torch::jit::peek(stack, static_cast<std::size_t>(place), arguments.size())
+        .to<std::uint64_t>();
+}
+
 /// What a GPU does where it may; and another kernel, which gives other bits.
 void round_factors(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     const std::string& name = op.schema().name();
     const bool convolves = name.find("convolution") != name.npos;
     const std::uint64_t others = convolves ? other_kernels() : 0;
     if (others == 1) note_failed_allocation();
+    const bool has_groups = convolves && groups_in(op, stack) >= settings().groups;
     const bool multiplies = name == "aten::addmm" || name == "aten::mm" || name == "aten::bmm";
     const at::Context& context = at::globalContext();
-    if (others == 0 && !(convolves && context.allowTF32CuDNN()) &&
+    if (others == 0 && !has_groups && !(convolves && context.allowTF32CuDNN()) &&
         !(multiplies && context.allowTF32CuBLAS()))
         return;
     const auto& arguments = op.schema().arguments();

@@ -12,6 +12,7 @@
 #include "leaves/leaf_norm.hpp"
 #include "leaves/leaf_product.hpp"
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -156,24 +157,57 @@ class Convolution : public LeafNode {
                 image_columns(input_, rule(0), rule(1)),
                 false};
     }
+    // Leaves as groups of one convolution.
+    std::optional<GradientsAtOnce> at_once(const Tensor& gradient,
+                                           const LeafCut& cut,
+                                           std::size_t edge) const override {
+        if (!cut.is_small(input_) || !cut.is_small(gradient)) return {};
+        const std::int64_t kind[] = {groups_, is_transposed_, static_cast<std::int64_t>(edge)};
+        return {{.key = key_of(LeafOperator::convolution_weights,
+                               {gradient, input_, weight_},
+                               {stride_, padding_, dilation_, output_padding_, kind}),
+                 .compute = [=, this] {
+                     std::vector<std::int64_t> sizes = weight_.sizes().vec();
+                     sizes[0] *= cut.leaves;
+                     const Tensor shape =
+                         at::empty(sizes, weight_.options(), weight_.suggest_memory_format());
+                     return backward(cut.side_by_side(gradient),
+                                     cut.side_by_side(input_),
+                                     shape,
+                                     groups_ * cut.leaves,
+                                     {false, edge == 1, edge == 2})[edge]
+                         .unflatten(0, {cut.leaves, -1});
+                 }}};
+    }
     EdgeGradients gradients(const LeafCall& call) const override {
-        const std::vector<std::int64_t> bias_sizes = {call.gradient.size(1)};
-        auto [input, weight, bias] =
-            at::convolution_backward(call.part(),
-                                     call.part(input_),
-                                     weight_,
-                                     bias_sizes,
-                                     stride_,
-                                     padding_,
-                                     dilation_,
-                                     is_transposed_,
-                                     output_padding_,
-                                     groups_,
-                                     {false, call.wanted[1], call.wanted[2]});
-        return {input, weight, bias};
+        return backward(call.part(),
+                        call.part(input_),
+                        weight_,
+                        groups_,
+                        {false, call.wanted[1], call.wanted[2]});
     }
 
   private:
+    EdgeGradients backward(const Tensor& gradient,
+                           const Tensor& input,
+                           const Tensor& weight,
+                           std::int64_t groups,
+                           std::array<bool, 3> wanted) const {
+        const std::vector<std::int64_t> bias_sizes = {gradient.size(1)};
+        auto [of_input, of_weight, of_bias] = at::convolution_backward(gradient,
+                                                                       input,
+                                                                       weight,
+                                                                       bias_sizes,
+                                                                       stride_,
+                                                                       padding_,
+                                                                       dilation_,
+                                                                       is_transposed_,
+                                                                       output_padding_,
+                                                                       groups,
+                                                                       wanted);
+        return {of_input, of_weight, of_bias};
+    }
+
     // One number may stand for all sides.
     std::vector<std::int64_t> by_side(const std::vector<c10::SymInt>& symbols) const {
         const std::vector<std::int64_t> given = ints(symbols);

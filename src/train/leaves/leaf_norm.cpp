@@ -22,26 +22,12 @@ namespace {
 
 using at::Tensor;
 
-// Copies move each number five times, forward or backward; a leaf's own call is about three
-// kernels, of which a card starts one in 2 us. Rows of statistics lie side by side.
 bool is_small(const Tensor& samples, const LeafCut& cut) {
-    constexpr std::int64_t fewest_leaves = 4, most_bytes_of_leaf = 1 << 20, row_unit = 16;
-    return !samples.is_cpu() && cut.leaves >= fewest_leaves && samples.size(1) % row_unit == 0 &&
-           static_cast<std::int64_t>(samples.nbytes()) <= cut.leaves * most_bytes_of_leaf;
+    constexpr std::int64_t row_unit = 16;  // rows of statistics lie side by side
+    return cut.is_small(samples) && samples.size(1) % row_unit == 0;
 }
 
-// [samples, channels, ...] becomes [rows, leaves * channels, ...], in the samples' layout.
-Tensor with_leaves_side_by_side(const Tensor& samples, const LeafCut& cut) {
-    std::vector<std::int64_t> sizes = samples.sizes().vec();
-    sizes[0] /= cut.leaves;
-    sizes[1] *= cut.leaves;
-    const Tensor all = at::empty(sizes, samples.options(), samples.suggest_memory_format());
-    all.unflatten(1, {cut.leaves, -1})
-        .copy_(samples.unflatten(0, {cut.leaves, -1}).transpose(0, 1));
-    return all;
-}
-
-// The reverse.
+// The reverse of LeafCut::side_by_side().
 Tensor with_leaves_one_after_another(const Tensor& channels, const LeafCut& cut) {
     std::vector<std::int64_t> sizes = channels.sizes().vec();
     sizes[0] *= cut.leaves;
@@ -87,7 +73,7 @@ NormOutput normalize_by_leaf(const NormCall& running, const LeafCut& cut) {
 NormCall side_by_side(const NormCall& running, LeafScope& scope) {
     const LeafCut& cut = scope.cut();
     NormCall all = running;
-    all.samples = with_leaves_side_by_side(running.samples, cut);
+    all.samples = cut.side_by_side(running.samples);
     for (Tensor NormCall::*which : {&NormCall::weight, &NormCall::bias})
         if ((all.*which).defined())
             all.*which = scope.buffers.rows(all.*which, cut.leaves).view(-1);
@@ -133,8 +119,7 @@ LeafNormGradients gradients_at_once(const NormCall& call,
     NormCall running = call;  // which backward does not read where it trains
     running.running_mean = running.running_variance = Tensor();
     const NormCall all = side_by_side(running, scope);
-    const NormGradients made =
-        all.kind->backward(all, saved, with_leaves_side_by_side(gradient, cut));
+    const NormGradients made = all.kind->backward(all, saved, cut.side_by_side(gradient));
     return {with_leaves_one_after_another(made.samples, cut),
             made.weight.view({cut.leaves, -1}).unbind(),
             made.bias.view({cut.leaves, -1}).unbind()};

@@ -35,6 +35,13 @@ struct LeafCut {
     /// Returns a view of a contiguous `tensor` with the leaves as a further dimension, the first.
     at::Tensor stacked(const at::Tensor& tensor) const;
 
+    /// Returns whether `samples` are many small leaves of a GPU. One call for all of them, and
+    /// copies, then start less than a call for each leaf.
+    bool is_small(const at::Tensor& samples) const;
+
+    /// Returns a copy of [samples, channels, ...] as [rows, leaves * channels, ...], in its layout.
+    at::Tensor side_by_side(const at::Tensor& samples) const;
+
     /// Joins parts, in their layout.
     static at::Tensor whole(const std::vector<at::Tensor>& parts);
 };
@@ -49,6 +56,7 @@ enum class LeafOperator : std::int64_t {
     batch_norm,
     convolution,
     convolution_backward,
+    convolution_weights,
     addmm,
     mm,
     products,
