@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/launch_facts.hpp"
 
-#include "support/caught.hpp"
-#include "support/ends.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
 
-using test::caught_code;
-using test::caught_text;
-using test::has;
-using testing::Not;
 using Variables = std::map<std::string, std::string>;
 
 LaunchFacts facts_of(const Variables& variables) {

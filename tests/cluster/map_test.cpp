@@ -4,22 +4,12 @@
 #include "lockstep/cluster/rank_row.hpp"
 
 #include "cluster/placement/placement_cases.hpp"
-#include "support/caught.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
 
-using test::caught_code;
-using test::caught_text;
 using test::node_of;
-using testing::AllOf;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 Placement plan_of(const std::string& hosts,
                   int ranks,
@@ -214,7 +204,7 @@ TEST(RankRow, ComesBackFromItsText) {
 TEST(RankRow, RefusesDamagedText) {
     const auto good = serialize(row_of(0, {0}));
     const auto code_of = [](const std::string& text) {
-        return test::caught_code([&] { deserialize<RankRow>(text, "rank row"); });
+        return caught_code([&] { deserialize<RankRow>(text, "rank row"); });
     };
     EXPECT_EQ(code_of("{"), "E222");
     EXPECT_EQ(code_of(R"({"rang": 1})"), "E222");

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/topology.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 #include "topology/nvml.hpp"
 
 #include <algorithm>
@@ -11,18 +10,12 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
-using testing::ElementsAre;
 using testing::Field;
-using testing::IsEmpty;
-using testing::Optional;
-using testing::SizeIs;
 
 /// Two sockets of two cores with two threads each; cores 0-1 and 4-5 of them are this process's.
 class ReadTopologyTest : public testing::Test {
@@ -82,7 +75,7 @@ class ReadTopologyTest : public testing::Test {
         return read_topology({root_.path(), nvml, {}});
     }
 
-    test::TempDir root_;
+    TempDir root_;
 };
 
 TEST_F(ReadTopologyTest, FindsCoresCachesSocketsAndMemory) {
@@ -165,7 +158,7 @@ TEST_F(ReadTopologyTest, TakesProcessorsFromHwlocsXml) {
 
 TEST_F(ReadTopologyTest, SaysThatAnXmlIsNone) {
     for (const auto& xml : {root_ / "missing.xml", root_.file("bad.xml", "{}")})
-        EXPECT_EQ(test::caught_code([&] { read_topology({root_.path(), nullptr, xml}); }), "E222");
+        EXPECT_EQ(caught_code([&] { read_topology({root_.path(), nullptr, xml}); }), "E222");
 }
 
 TEST_F(ReadTopologyTest, ManagesWithoutAnySysfs) {

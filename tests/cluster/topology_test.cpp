@@ -3,27 +3,17 @@
 
 #include "lockstep/cluster/node_facts.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 #include <sched.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using test::caught_text;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 const std::filesystem::path fixtures = LOCKSTEP_TOPOLOGIES;
 
@@ -42,7 +32,7 @@ TEST(Topology, ComesBackFromItsTextForEveryFixture) {
 }
 
 TEST(Topology, ComesBackFromAFile) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto node = load_topology(fixtures / "dgx.json");
     save_topology(node, folder / "saved.json");
     EXPECT_EQ(load_topology(folder / "saved.json"), node);
@@ -113,8 +103,6 @@ TEST(Topology, ReadsThisMachine) {
     EXPECT_EQ(deserialize_topology(serialize(node)), node);
 }
 
-using testing::Optional;
-
 constexpr auto avx512_flags = "fpu fma avx2 avx512f avx512dq avx512bw avx512vl avx512_bf16";
 
 /// A node of which this process may use CPUs 2-5.
@@ -135,7 +123,7 @@ class NodeFactsTest : public testing::Test {
 
     NodeFacts facts() const { return read_node_facts(root_.path()); }
 
-    test::TempDir root_;
+    TempDir root_;
 };
 
 TEST_F(NodeFactsTest, TellWhatTheKernelSays) {
@@ -192,7 +180,7 @@ TEST_F(NodeFactsTest, TakeTheSmallestLimitOfMemoryOnTheWayUp) {
 }
 
 TEST(NodeFacts, AreEmptyWhereNothingIsThere) {
-    const test::TempDir nothing;
+    const TempDir nothing;
     const auto facts = read_node_facts(nothing.path());
     EXPECT_EQ(facts.host, "");
     EXPECT_THAT(facts.allowed_cpus, IsEmpty());

@@ -4,7 +4,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/run/run_directory.hpp"
 
-#include "support/ends.hpp"
 #include "support/unit.hpp"
 
 #include <chrono>
@@ -20,8 +19,6 @@
 
 namespace lockstep {
 namespace {
-
-using test::has;
 
 constexpr double t0 = 1.5e9;  // when the first start begins, long ago
 

@@ -15,8 +15,6 @@
 namespace lockstep {
 namespace {
 
-using testing::Pair;
-
 // A reader of protocol buffers that knows nothing of how they are written.
 
 /// Takes bytes off the front of a text. Throws where there are too few.

@@ -32,6 +32,8 @@ using testing::IsEmpty;
 using testing::Le;
 using testing::MatchesRegex;
 using testing::Not;
+using testing::Optional;
+using testing::Pair;
 using testing::SizeIs;
 using testing::StartsWith;
 using testing::UnorderedElementsAre;

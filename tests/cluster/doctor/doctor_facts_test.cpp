@@ -3,23 +3,14 @@
 #include "lockstep/cluster/doctor.hpp"
 
 #include "cluster/placement/placement_cases.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <chrono>
 
-#include <gmock/gmock.h>
 #include <unistd.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Optional;
-using testing::Pair;
-using testing::UnorderedElementsAre;
 
 class DoctorFactsTest : public testing::Test {
   protected:
@@ -46,7 +37,7 @@ class DoctorFactsTest : public testing::Test {
         root_.file("sys/bus/pci/devices/" + address + "/config", config);
     }
 
-    test::TempDir root_;
+    TempDir root_;
     NodeTopology node_;
 };
 
@@ -175,9 +166,9 @@ TEST_F(DoctorFactsTest, ComeBackFromTheirText) {
 }
 
 TEST(DoctorFactsText, IsRefusedWhereItMakesNoSense) {
-    EXPECT_EQ(test::caught_code([] { deserialize<DoctorFacts>("{\"rank\": \"one\"}", "facts"); }),
+    EXPECT_EQ(caught_code([] { deserialize<DoctorFacts>("{\"rank\": \"one\"}", "facts"); }),
               "E222");
-    EXPECT_EQ(test::caught_code([] { deserialize<DoctorFacts>("[1", "facts"); }), "E222");
+    EXPECT_EQ(caught_code([] { deserialize<DoctorFacts>("[1", "facts"); }), "E222");
 }
 
 TEST(PmixErrors, AreFoundOnceEach) {

@@ -4,14 +4,12 @@
 #include "lockstep/core/json.hpp"
 
 #include "cluster/doctor/patients.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <set>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
@@ -22,11 +20,6 @@ using test::gpu_job;
 using test::Job;
 using test::Sick;
 using test::small_job;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 std::vector<Sick> all_cases() {
     std::vector<Sick> all;
@@ -117,7 +110,7 @@ TEST(DoctorChecks, HaveACaseEach) {
 }
 
 TEST(DoctorChecks, HaveAParagraphEach) {
-    const std::string page = test::content_of(LOCKSTEP_DOCTOR_PAGE);
+    const std::string page = content_of(LOCKSTEP_DOCTOR_PAGE);
     for (const DoctorCheck& each : doctor_checks()) {
         EXPECT_THAT(page, HasSubstr(fmt::format("<a id=\"{}\"></a>", each.id)));
         EXPECT_THAT(page, HasSubstr(fmt::format("**{}: {}**", each.id, each.title)));
@@ -176,8 +169,8 @@ TEST(Doctor, RunsOnlyWhatIsSelected) {
     };
     EXPECT_EQ(ids({.only = {"g2", "T"}, .skip = {"T3"}}), "G2 T1 T2 T4 T5 ");
     EXPECT_EQ(ids({.only = {"T"}, .slowest = Pace::fast}), "");
-    EXPECT_EQ(test::caught_code([&] { ids({.only = {"G77"}}); }), "E614");
-    EXPECT_EQ(test::caught_code([&] { ids({.skip = {"hello"}}); }), "E614");
+    EXPECT_EQ(caught_code([&] { ids({.only = {"G77"}}); }), "E614");
+    EXPECT_EQ(caught_code([&] { ids({.skip = {"hello"}}); }), "E614");
 }
 
 TEST(Doctor, ShowsInfoOnlyToPrograms) {
@@ -215,7 +208,7 @@ TEST(Doctor, ExcludesHostsThatAreAtFaultThemselves) {
 TEST(Doctor, KeepsTerminalEscapesOut) {
     Job job = small_job();
     job[0].program.launcher_messages = {"PMIX ERROR \x1b[31m"};
-    EXPECT_THAT(findings_text(found("D8", job), 1), testing::Not(HasSubstr("\x1b")));
+    EXPECT_THAT(findings_text(found("D8", job), 1), Not(HasSubstr("\x1b")));
 }
 
 }  // namespace

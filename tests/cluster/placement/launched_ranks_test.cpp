@@ -2,26 +2,16 @@
 #include "lockstep/cluster/placement.hpp"
 
 #include "placement_cases.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <linux/mempolicy.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::AllOf;
-using testing::Contains;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 TEST(LaunchedRanks, KeepsTheLaunchersCoresAndFindsTheGpusNearThem) {
     const auto placement = place_on_node(node_of("dgx"), bound({"56-63", "0-7"}), {});

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "placement/choices.hpp"
 #include "placement_cases.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <numeric>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep::test {
 namespace {
-
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 TEST(Placement, OfADgxGivesEachRankItsGpuCardAndCores) {
     const auto placement = place("dgx", 8);

@@ -2,19 +2,13 @@
 #include "lockstep/cluster/job_request.hpp"
 
 #include "mini_cluster_text.hpp"
-#include "support/caught.hpp"
-#include "support/ends.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
 
-using test::has;
 using test::options_of;
 using testing::_;
-using testing::Contains;
-using testing::IsEmpty;
 
 std::vector<std::string> notes_on(const std::string& options,
                                   const SlurmFacts& facts = test::mini_facts()) {
@@ -22,7 +16,7 @@ std::vector<std::string> notes_on(const std::string& options,
 }
 
 Error refusal(const std::string& options, const SlurmFacts& facts = test::mini_facts()) {
-    const auto error = test::caught([&] { notes_on(options, facts); });
+    const auto error = caught([&] { notes_on(options, facts); });
     return error ? *error : Error("E700", "not refused");
 }
 
@@ -113,8 +107,8 @@ TEST(JobCheck, RefusesSegmentsThatSlurmWould) {
     EXPECT_EQ(refusal("partition=cpu nodes=5 segment=0", facts).code(), "E103");
     facts.topology = "topology/tree";
     EXPECT_THAT(notes_on(even, facts),
-                testing::ElementsAre(has("has no effect: the topology of this cluster is "
-                                         "'topology/tree'")));
+                ElementsAre(has("has no effect: the topology of this cluster is "
+                                "'topology/tree'")));
     facts.version = 231100;
     EXPECT_THAT(refusal(even, facts).why(), has("it is 23.11, and 24.05 is"));
 }
@@ -130,7 +124,7 @@ TEST(JobCheck, RefusesWhatDifferentNodesHave) {
 
 TEST(JobCheck, ChecksEachPartOfAHeterogeneousJob) {
     const auto check_parts = [](const std::string& second) {
-        return test::caught_code([&] {
+        return caught_code([&] {
             check_request(read_request({options_of("partition=debug time=5"), options_of(second)}),
                           test::mini_facts());
         });

@@ -6,25 +6,18 @@
 #include "lockstep/core/split.hpp"
 
 #include "mini_cluster_text.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <fstream>
-
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
 
 using test::options_of;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
 
 std::string code_of(const std::string& name, const std::string& value) {
-    return test::caught_code([&] { read_request({{{name, value}}}); });
+    return caught_code([&] { read_request({{{name, value}}}); });
 }
 
 TEST(JobRequest, ReadsEachOptionByItsType) {
@@ -58,7 +51,7 @@ TEST(JobRequest, ReadsDependenciesAsSlurmDoes) {
     EXPECT_TRUE(either.awaits_any);
     EXPECT_THAT(either.awaited_jobs,
                 ElementsAre(AwaitedJob{"afterok", "5"}, AwaitedJob{"afternotok", "6"}));
-    EXPECT_THAT(depends_on("afterok:5?singleton").awaited_jobs, testing::IsEmpty());
+    EXPECT_THAT(depends_on("afterok:5?singleton").awaited_jobs, IsEmpty());
     EXPECT_FALSE(depends_on("afterok:5,afterok:6").awaits_any);
 }
 
@@ -134,7 +127,7 @@ TEST(JobRequest, CarriesStrangeTextsUnchangedOrRefusesThem) {
                    ' ')) {
             const std::string code = code_of(name, text);
             if (!code.empty()) {
-                EXPECT_THAT(code, testing::AnyOf("E532", "E103", "E526")) << name << " " << text;
+                EXPECT_THAT(code, AnyOf("E532", "E103", "E526")) << name << " " << text;
                 continue;
             }
             ++carried;
@@ -184,7 +177,7 @@ TEST(JobTemplate, IsRefusedWithWindowsLineEndsOrWithoutItsMarks) {
                                    "#!/bin/bash\necho\n",
                                    "#!/bin/bash\n#SBATCH nodes=2\n",
                                    "#!/bin/bash\n#SBATCH -Z 2\n"})
-        EXPECT_EQ(test::caught_code([&] { parse_template("x", text); }), "E531") << text;
+        EXPECT_EQ(caught_code([&] { parse_template("x", text); }), "E531") << text;
 }
 
 TEST(JobScript, HasTheNewOptionsAndTheOldBody) {
@@ -195,7 +188,7 @@ TEST(JobScript, HasTheNewOptionsAndTheOldBody) {
     EXPECT_THAT(text, HasSubstr("#SBATCH --nodes=4\n"));
     EXPECT_THAT(text, Not(HasSubstr("-N 2")));
     EXPECT_THAT(text, HasSubstr("#SBATCH --time=01:00:00\nexport RUN='runs/a b'\n. job.sh"));
-    EXPECT_THAT(text, testing::EndsWith(script.body));
+    EXPECT_THAT(text, EndsWith(script.body));
     EXPECT_EQ(parse_template("y", text).parts[0].size(), script.parts[0].size());
 }
 
@@ -210,7 +203,7 @@ TEST(JobScript, GivesEachTaskOfAnArrayItsOwnRunAndNumber) {
 
 // Whatever bash could make of them, it reads them back as they are. The file's last line is empty.
 TEST(BashWord, CarriesAnyTextWithoutControlCharacters) {
-    std::vector<std::string> texts = split(test::content_of(LOCKSTEP_STRANGE_TEXTS), '\n');
+    std::vector<std::string> texts = split(content_of(LOCKSTEP_STRANGE_TEXTS), '\n');
     texts.insert(texts.end(), {" ", "--", "%a", "< trace", "[a-z]", "^"});
     EXPECT_GE(texts.size(), 40u);
     for (const std::string& text : texts) {
@@ -223,7 +216,7 @@ TEST(BashWord, CarriesAnyTextWithoutControlCharacters) {
     }
     EXPECT_FALSE(fs::exists("/trace"));
     for (const std::string text : {"a\nb", "a\rb", "\x1b[2J", "\x7f", "\t"})
-        EXPECT_EQ(test::caught_code([&] { bash_word("a word", text); }), "E532");
+        EXPECT_EQ(caught_code([&] { bash_word("a word", text); }), "E532");
 }
 
 // Two sockets of 28 cores with two threads each, and eight GPUs.
@@ -315,7 +308,7 @@ TEST(JobMap, IsAComment) {
                 AllOf(HasSubstr("# map, planned"),
                       HasSubstr("#   nodes of 'debug': 2 x 4 cores x 1 thread(s), 4 GPUs\n"),
                       HasSubstr("#   2 nodes | 4 ranks x 1 thread\n")));
-    EXPECT_THAT("\n" + text.substr(0, text.size() - 1), Not(testing::ContainsRegex("\n[^#]")));
+    EXPECT_THAT("\n" + text.substr(0, text.size() - 1), Not(ContainsRegex("\n[^#]")));
 }
 
 TEST(JobMap, SaysWhyThereIsNone) {

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/requeue_rule.hpp"
 
-#include "support/caught.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
-
-using testing::HasSubstr;
 
 const RequeueLimits limits{.restarts = 20, .idle_starts = 3};
 
@@ -66,7 +62,7 @@ TEST(RequeueRule, DoesNotSayThatWhatIsInUseWouldFailAgain) {
 
 TEST(RequeueRule, StartsNoJobThatGetsNowhere) {
     const auto code = [](std::int64_t restarts, std::int64_t idle) {
-        const auto error = test::caught([&] { check_start(restarts, idle, limits); });
+        const auto error = caught([&] { check_start(restarts, idle, limits); });
         return error ? error->code() + " " + std::to_string(static_cast<int>(error->exit_code()))
                      : "";
     };
@@ -179,9 +175,9 @@ TEST(SlurmJob, IsNamedAsScontrolKnowsIt) {
 }
 
 TEST(SlurmJob, RefusesWhatIsNoJob) {
-    EXPECT_EQ(test::caught_code([] { job_of({}); }), "E520");
-    EXPECT_EQ(test::caught_code([] { job_of({{"SLURM_JOB_ID", "12; rm -rf ~"}}); }), "E113");
-    EXPECT_EQ(test::caught_code([] {
+    EXPECT_EQ(caught_code([] { job_of({}); }), "E520");
+    EXPECT_EQ(caught_code([] { job_of({{"SLURM_JOB_ID", "12; rm -rf ~"}}); }), "E113");
+    EXPECT_EQ(caught_code([] {
                   job_of({{"SLURM_JOB_ID", "12"},
                           {"SLURM_ARRAY_JOB_ID", "$(id)"},
                           {"SLURM_ARRAY_TASK_ID", "1"}});

@@ -2,15 +2,10 @@
 #include "lockstep/cluster/job_request.hpp"
 
 #include "mini_cluster_text.hpp"
-#include "support/caught.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 TEST(SlurmFacts, ReadsPartitions) {
     const auto partitions = parse_partitions(test::mini_partitions);
@@ -85,7 +80,7 @@ TEST(SlurmFacts, ReadsAssociations) {
     const auto found = parse_associations("proj1|normal,high\nproj2|normal\nproj1|\n");
     EXPECT_THAT(found.accounts, ElementsAre("proj1", "proj2"));
     EXPECT_THAT(found.qos, ElementsAre("normal", "high"));
-    EXPECT_EQ(test::caught_code([] { parse_associations("proj1\n"); }), "E511");
+    EXPECT_EQ(caught_code([] { parse_associations("proj1\n"); }), "E511");
 }
 
 TEST(SlurmFacts, KnowsNodesThatAreAway) {
@@ -96,12 +91,12 @@ TEST(SlurmFacts, KnowsNodesThatAreAway) {
 }
 
 TEST(SlurmFacts, RefusesTextsThatAreNotSlurms) {
-    EXPECT_EQ(test::caught_code([] { parse_partitions("PartitionName=x State=UP"); }), "E511");
-    EXPECT_EQ(test::caught_code([] { parse_partitions("hello"); }), "E511");
-    EXPECT_EQ(test::caught_code([] { parse_node_groups("gpu|idle|2"); }), "E511");
+    EXPECT_EQ(caught_code([] { parse_partitions("PartitionName=x State=UP"); }), "E511");
+    EXPECT_EQ(caught_code([] { parse_partitions("hello"); }), "E511");
+    EXPECT_EQ(caught_code([] { parse_node_groups("gpu|idle|2"); }), "E511");
     for (const char* line :
          {"gpu|idle|x|8|1|(null)|1:8:1|(null)|n1", "gpu|idle|1|8|1|(null)|8|(null)|n1"})
-        EXPECT_EQ(test::caught_code([&] { parse_node_groups(line); }), "E511") << line;
+        EXPECT_EQ(caught_code([&] { parse_node_groups(line); }), "E511") << line;
 }
 
 TEST(SlurmFacts, ReadsConfigAndMpiTypes) {
@@ -114,8 +109,7 @@ TEST(SlurmFacts, ReadsConfigAndMpiTypes) {
     EXPECT_THAT(parse_mpi_types("MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\n"
                                 "specific pmix plugin versions available: pmix_v4\n"),
                 testing::IsSupersetOf({"pmix", "none", "pmi2", "pmix_v4"}));
-    EXPECT_THAT(parse_mpi_types("MPI plugin types are...\n\tnone\n"),
-                testing::Not(testing::Contains("pmix")));
+    EXPECT_THAT(parse_mpi_types("MPI plugin types are...\n\tnone\n"), Not(Contains("pmix")));
 }
 
 TEST(SlurmTime, HasSlurmsForms) {

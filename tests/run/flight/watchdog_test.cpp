@@ -2,7 +2,6 @@
 #include "lockstep/run/watchdog.hpp"
 
 #include "flight_children.hpp"
-#include "support/ends.hpp"
 #include "support/unit.hpp"
 
 #include <signal.h>
@@ -12,7 +11,6 @@ namespace lockstep {
 namespace {
 
 using test::call;
-using test::has;
 using test::has_ring;
 using test::Rank;
 using test::RankChild;

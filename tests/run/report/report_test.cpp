@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "made_up_run.hpp"
 #include "report/report_words.hpp"
-#include "support/ends.hpp"
 #include "support/unit.hpp"
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 namespace lockstep {
 namespace {
 
-using test::has;
 using test::made_up_cause;
 using test::made_up_clues;
 using test::made_up_figures;
