@@ -26,9 +26,6 @@ OwnModels architectures();
 /// and models whose weights or arithmetic are not usual.
 OwnModels unusual_tensors();
 
-/// Each has a mistake that users make.
-OwnModels mistakes();
-
 template <class Model>
 std::shared_ptr<Classifier> made(const ModelShape& shape) {
     return std::make_shared<Model>(shape);
