@@ -110,8 +110,7 @@ TEST(Map, WritesSrunAndSbatch) {
               "srun --mpi=pmix --nodes=2 --ntasks-per-node=2 --whole --distribution=block "
               "--cpu-bind=mask_cpu:0xff,0xff00 lockstep train --threads 8 ...\n");
     const auto dgx = node_of("dgx");
-    const auto script = sbatch_text(plan_of("a:8,b:8", 16, &dgx, MapBy::node));
-    EXPECT_THAT(script,
+    EXPECT_THAT(sbatch_text(plan_of("a:8,b:8", 16, &dgx, MapBy::node)),
                 AllOf(HasSubstr("#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"),
                       HasSubstr("#SBATCH --cpus-per-task=14\n"),
                       HasSubstr("#SBATCH --gpus-per-node=8\n"),

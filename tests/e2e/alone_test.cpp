@@ -174,8 +174,7 @@ TEST_F(Alone, PredictsTablesInAnyOrderOfColumns) {
     EXPECT_THAT(content_of(folder_ / "all.csv"), StartsWith("row,class\n0,"));
     const std::string said = predict("new.csv --id id --out new.out.csv");
     EXPECT_THAT(said, has("new.out.csv: f32 [10, 2], step 8\n"));
-    const std::string lines = content_of(folder_ / "new.out.csv");
-    EXPECT_THAT(lines, StartsWith("id,large,\"small, or so\"\nn0,"));
+    EXPECT_THAT(content_of(folder_ / "new.out.csv"), StartsWith("id,large,\"small, or so\"\nn0,"));
     predict("new.csv --out new.npy");
     predict("t.csv --out all.npy");
     const std::string few = content_of(folder_ / "new.npy"), all = content_of(folder_ / "all.npy");

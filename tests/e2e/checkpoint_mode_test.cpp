@@ -207,12 +207,11 @@ TEST_F(CheckpointModes, LeavePeriodsOutOnASlowDiskAndCountThem) {
 
 // Each step halves the scale and is skipped.
 TEST_F(CheckpointModes, AreNotWaitedForWhereAStepIsSkipped) {
-    const std::string output =
-        output_of(trained("run",
-                          2,
-                          typed("--precision fp16 --loss-scale %", {"1073741824"}),
-                          with_disk({{"FAULTY_DISK_MS", "60"}})));
-    EXPECT_THAT(output, has("the checkpoint of step 4 is left out, because that of step 2"));
+    EXPECT_THAT(output_of(trained("run",
+                                  2,
+                                  typed("--precision fp16 --loss-scale %", {"1073741824"}),
+                                  with_disk({{"FAULTY_DISK_MS", "60"}}))),
+                has("the checkpoint of step 4 is left out, because that of step 2"));
     EXPECT_EQ(json_lines(run_ / "metrics.jsonl").at(3).at("skipped_steps"), 4);
 }
 
@@ -276,8 +275,7 @@ TEST_F(CheckpointModes, EndARunWhoseDiskNeverAnswers) {
     const Words blocking = Words{"--checkpoint-mode", "blocking", "--comm-timeout", "5s"};
     const auto job = started(saving_words(run, blocking) + on_ranks(2),
                              {"FAULTY_DISK_AT=2 fsync /shard-", "FAULTY_DISK_DOES=hang"});
-    const auto hangs = [&] { return checkpoints_of(run).contains(".tmp-step-000004-i1"); };
-    EXPECT_TRUE(job->until(hangs));
+    EXPECT_TRUE(job->until([&] { return checkpoints_of(run).contains(".tmp-step-000004-i1"); }));
     job->send(SIGTERM);
     const double begin = now_s();
     EXPECT_EQ(job->wait(120), 76) << output();

@@ -45,8 +45,7 @@ class Control : public RunsTest {
     ProcessResult expect_stopped(Background& job, const Words& how) const {
         const auto stopped = expect_done(Words{"stop", run_} + how);
         EXPECT_EQ(job.wait(100), 130) << output();
-        const auto end = saved_step();
-        EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", end));
+        EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", saved_step()));
         return stopped;
     }
 

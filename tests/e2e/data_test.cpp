@@ -206,8 +206,7 @@ TEST_F(ChangingTrainData, EndsTheRunAndKeepsTheCheckpointBefore) {
         EXPECT_THAT(output(), has("error E251: '" + part(2).string() + "' changed"));
         EXPECT_THAT(state_of(run), StartsWith("failed, step "));
         EXPECT_THAT(run_lockstep({"ckpt", "verify", run}), ends(0));
-        const auto failed = state_step(run);
-        EXPECT_FALSE(fs::exists(checkpoint_of(run, failed)));
+        EXPECT_FALSE(fs::exists(checkpoint_of(run, state_step(run))));
         write(2, 2);
     }
 }
@@ -284,8 +283,7 @@ class TableTrainData : public TrainData {
 
 TEST_F(TableTrainData, LearnsFromFeaturesOnAnyNumberOfRanks) {
     const Words test = {"--test-data", folder_ / "test", "--lr", "0.01"};
-    const std::string one = output_of(run("one", 1, test));
-    EXPECT_EQ(hash("four", 4, test), printed_hash(one));
+    EXPECT_EQ(hash("four", 4, test), printed_hash(output_of(run("one", 1, test))));
     EXPECT_GT(last_accuracy(folder_ / "one"), 0.95);
 }
 

@@ -160,9 +160,8 @@ TEST_F(OneFile, HasFieldsToTrainAndToTestOn) {
     const Words train = fields("--field", "train"), test = fields("--test-field", "test");
     const std::string apart =
         result("apart", 2, Words{"--data", trained_, "--test-data", tested_} + train + test);
-    const std::string together =
-        result("together", 2, Words{"--data", both_, "--test-data", both_} + train + test);
-    EXPECT_EQ(together, apart);
+    EXPECT_EQ(result("together", 2, Words{"--data", both_, "--test-data", both_} + train + test),
+              apart);
     const std::string alone =
         output_of(TestedOn::train("alone", 1, Words{"--data", both_} + train + test));
     EXPECT_EQ(printed_hash(alone) + line_from(alone, "test          "), apart)
@@ -175,18 +174,14 @@ TEST_F(OneFile, HasFieldsToTrainAndToTestOn) {
 TEST_F(OneFile, MayBePackedForTrainingOrForTesting) {
     const Words train = fields("--field", "train"), test = fields("--test-field", "test");
     const fs::path packed_train = packed(trained_, "train"), packed_test = packed(tested_, "test");
-    const std::string both =
-        result("packed", 2, {"--data", packed_train, "--test-data", packed_test});
     EXPECT_EQ(
         result("foreign-test", 2, Words{"--data", packed_train, "--test-data", tested_} + test),
-        both)
+        result("packed", 2, {"--data", packed_train, "--test-data", packed_test}))
         << "normalised by the training data";
-    const std::string foreign =
-        result("foreign", 2, Words{"--data", trained_, "--test-data", tested_} + train + test);
     EXPECT_EQ(
         result(
             "with-packed-test", 2, Words{"--data", trained_, "--test-data", packed_test} + train),
-        foreign);
+        result("foreign", 2, Words{"--data", trained_, "--test-data", tested_} + train + test));
 }
 
 TEST_F(OneFile, WhoseTestFieldsDoNotFitIsRefused) {

@@ -98,8 +98,7 @@ TEST(JobSummary, NamesAStraggler) {
                           "computes slower"));
     EXPECT_THAT(job.advice, HasSubstr("n2"));
     EXPECT_NEAR(job.efficiency, 2.0 / 3, 1e-9);
-    const std::string text = summary_text(job);
-    EXPECT_EQ(std::ranges::count(text, '\n'), 6);
+    EXPECT_EQ(std::ranges::count(summary_text(job), '\n'), 6);
 }
 
 /// A rank that spends `share` of its time on `phase`.

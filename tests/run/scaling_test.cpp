@@ -103,8 +103,7 @@ TEST(ScaleAdvice, IsTheMostRanksThatAreEfficientAndFaster) {
 }
 
 TEST(ScaleAdvice, IsNotToDistributeWhereMoreRanksAreNoFaster) {
-    const auto slower = scale_table({point_of(1, 100), point_of(2, 101)});
-    EXPECT_EQ(advise_scale(slower, {}, 0).ranks, 1);
+    EXPECT_EQ(advise_scale(scale_table({point_of(1, 100), point_of(2, 101)}), {}, 0).ranks, 1);
     const auto unsure = scale_table({point_of(1, 100, 2), point_of(2, 97, 2)});
     EXPECT_EQ(advise_scale(unsure, {}, 0).ranks, 1) << "within what they scatter by";
 }

@@ -24,8 +24,7 @@ TEST(LaunchedRanks, KeepsTheLaunchersCoresAndFindsTheGpusNearThem) {
 TEST(LaunchedRanks, WarnsOfCoresFarFromTheGpu) {
     auto ranks = bound({"0-7", "8-15"});
     ranks[1].gpus = {{"0000:f8:00.0"}};
-    const auto placement = place_on_node(node_of("dgx"), ranks, {});
-    EXPECT_THAT(placement.warnings,
+    EXPECT_THAT(place_on_node(node_of("dgx"), ranks, {}).warnings,
                 Contains(AllOf(HasSubstr("rank 1 is bound to cores 8-15, far from its GPU 0000:f8"),
                                HasSubstr("fix: cores among 56-111"))));
 }
@@ -125,8 +124,7 @@ TEST(SeatAsItIs, HasTheCoresThatItsRankMayUse) {
     const auto node = node_of("two-socket");
     auto ranks = bound({"0-23", "24-47"});
     const auto planned = place_on_node(node, ranks, {}).seats[1];
-    const auto bound_seat = seat_as_it_is(node, ranks[1], planned);
-    EXPECT_EQ(bound_seat, planned) << "kept";
+    EXPECT_EQ(seat_as_it_is(node, ranks[1], planned), planned) << "kept";
     ranks[1].binds_itself = true;
     EXPECT_FALSE(seat_as_it_is(node, ranks[1], planned).is_bound);
     ranks[1] = unbound(node, 2)[1];

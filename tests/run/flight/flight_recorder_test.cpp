@@ -96,8 +96,7 @@ TEST_F(FlightRecorderTest, ShowsWhereItsGpuIs) {
 
 TEST_F(FlightRecorderTest, IsReadableByItsOwnerAloneAndRefusesAFolderThatCannotBe) {
     const FlightRecorder recorder(folder_ / "flight", 0, 1);
-    const auto mode = fs::status(ring_path(folder_ / "flight", 0)).permissions();
-    EXPECT_EQ(mode, fs::perms(0600));
+    EXPECT_EQ(fs::status(ring_path(folder_ / "flight", 0)).permissions(), fs::perms(0600));
     EXPECT_EQ(fs::status(folder_ / "flight").permissions(), fs::perms(0700));
     const fs::path file = folder_.file("file", "");
     EXPECT_NE(caught_code([&] { FlightRecorder(file / "flight", 0, 1); }), "");

@@ -185,11 +185,10 @@ TEST_F(NodeWatchTest, HasDeputies) {
     const auto a = watching_a(folder_, b.processes());
     b.rank(1).send(SIGSTOP);
     EXPECT_EQ(a->wait(2), -1);
-    const auto calls_it_stopped = [&] {
+    EXPECT_TRUE(eventually([&] {
         const auto beat = read_node_beat(node_beat_path(folder_.path(), 1));
         return beat && beat->ranks[0].state == RankState::stopped;
-    };
-    EXPECT_TRUE(eventually(calls_it_stopped));
+    }));
     b.rank(2).send(SIGSTOP);
     EXPECT_EQ(a->wait(60), 76);
     EXPECT_THAT(a->output(), HasSubstr("E660: ranks 1-2 (b) have given no sign of life"));

@@ -214,8 +214,7 @@ TEST(Diagnose, NamesTheKilledRankAfterTheLauncherEndedTheOthers) {
         trace.life = Life::gone;
         if (trace.rank != 2) trace.signal = 15;
     }
-    const Verdict verdict = blamed(traces, Trouble::dead, {2});
-    EXPECT_EQ(verdict.speaker, -1);
+    EXPECT_EQ(blamed(traces, Trouble::dead, {2}).speaker, -1);
 }
 
 TEST(Diagnose, TakesTheHeartbeatThatEndedFirstWhereAllWereKilled) {
@@ -259,9 +258,8 @@ TEST(Diagnose, SaysOfTheDeadWhatTheyDidWhenTheyWereLastHeard) {
     std::vector<RankTrace> traces = all_wait_for(-1, 2);
     traces[1].life = Life::gone;
     traces[1].phase_since_s = traces[1].heartbeat_s;
-    const Verdict verdict = verdict_on({traces[1]});
     EXPECT_EQ(
-        verdict.why,
+        verdict_on({traces[1]}).why,
         "rank 1 last finished #812 and was in communication when it was last heard; likely "
         "it was killed (kill -9, or by the kernel because memory ran out: see dmesg), or a library "
         "ended it");
@@ -273,8 +271,7 @@ TEST(Diagnose, TellsWhoWasEndedFromOutside) {
         trace.life = Life::gone;
         trace.signal = 15;
     }
-    const Verdict verdict = blamed(traces, Trouble::ended, {});
-    EXPECT_EQ(verdict.what, "all ranks were ended by signal 15");
+    EXPECT_EQ(blamed(traces, Trouble::ended, {}).what, "all ranks were ended by signal 15");
 }
 
 TEST(Diagnose, NamesTheRankThatFailedNotThoseThatGaveUp) {
@@ -297,17 +294,15 @@ TEST(Diagnose, StillNamesTheSlowRankAfterTheOthersGaveUp) {
         else
             trace.end = FlightEnd::failed, trace.exit_code = 76;
     }
-    const Verdict verdict = blamed(traces, Trouble::slow_rank, {1});
     EXPECT_THAT(
-        verdict.why,
+        blamed(traces, Trouble::slow_rank, {1}).why,
         HasSubstr("rank 1 last finished #812 and was in forward for 40.0s when it was last heard"));
 }
 
 TEST(Diagnose, NamesARankThatDidNotJoin) {
     std::vector<RankTrace> traces = all_wait_for(-1, 4);
     traces.erase(traces.begin() + 2);
-    const Verdict verdict = blamed(traces, Trouble::did_not_join, {2});
-    EXPECT_EQ(verdict.what, "rank 2 did not join");
+    EXPECT_EQ(blamed(traces, Trouble::did_not_join, {2}).what, "rank 2 did not join");
     for (RankTrace& trace : traces) trace.entries.back().started_s = now - 1;
     EXPECT_EQ(verdict_on(traces).trouble, Trouble::none) << "they have only just begun";
 }
@@ -317,8 +312,7 @@ TEST(Diagnose, NamesARankThatIsStuckInInit) {
     waits(traces[0]);
     traces[1].is_running = false;
     traces[1].phase = Phase::other;
-    const Verdict verdict = blamed(traces, Trouble::stuck_in_init, {1});
-    EXPECT_THAT(verdict.why,
+    EXPECT_THAT(blamed(traces, Trouble::stuck_in_init, {1}).why,
                 HasSubstr("rank 1 has not finished any collective and is setting up since 41.0s"));
 }
 
