@@ -78,11 +78,6 @@ ProfileOfTokensAsAnImage: profile gpt --input 3x32x32
 lockstep: error E103: --input is '3x32x32'
   why: it must be the number of tokens in a sequence
   fix: for example --input 128
-ProfileOfNoModel: profile cnm --input 1x8x8
-lockstep: error E103: no model 'cnm'
-  why: there are cnn, cnn-bn, densenet121, efficientnet_b0, efficientnet_b7, gpt, mlp, resnet18, \
-resnet34, resnet50, unet, vit_b_16
-  fix: did you mean 'cnn'?
 PackOutputExists: data pack --images <tmp>/images --labels <tmp>/labels --out <tmp>/out
 lockstep: error E407: '<tmp>/out' exists already
   why: a data set is never overwritten
@@ -126,10 +121,6 @@ BatchThatDoesNotDivide: train --data <data> --run <tmp>/run --batch 10
 lockstep: error E106: --batch 10 does not divide into 4 virtual ranks<same>
   why: every leaf of a step has the same number of samples
   fix: use --batch 12 or another multiple of 4
-MomentumOfAdam: train --data <data> --run <tmp>/run --momentum 0.9
-lockstep: error E107: --momentum has no effect<same>
-  why: --optimizer adam has none
-  fix: drop it, or use --optimizer sgd
 BatchAboveTheSamples: train --data <data> --run <tmp>/run --batch 1024
 lockstep: error E107: --batch 1024 is more than the 600 samples<same>
   why: no step would have that many

@@ -66,17 +66,6 @@ TEST(Verify, EndsAsTheTrainingThatFailed) {
                 fails("lockstep: error E103: no model 'cnm'"));
 }
 
-// Six steps of 128: five are an epoch of 600 samples, four without its last.
-TEST(Verify, FindsEpochsWithoutTheirLastStepEqual) {
-    const Words words =
-        typed("verify --data % --steps 6 --virtual-ranks 4 --model mlp --batch 128 --ranks",
-              {train_data()});
-    const auto whole = run_lockstep(words + Words{"1,2"});
-    const auto dropped = run_lockstep(words + Words{"1,2,3", "--drop-last"});
-    expect_equal_on({1, 2, 3}, dropped);
-    EXPECT_NE(first_hash(dropped), first_hash(whole));
-}
-
 // Of the mlp with 4 virtual ranks; computed once.
 const ProcessResult& of_shared_memory() {
     static const auto result = verify(typed("--model mlp --ranks 1,2,4 --comm-thread off"));
