@@ -26,7 +26,7 @@
 // - A run ends, or goes back to a checkpoint, while a save is in flight: it waits for that first.
 //
 // Tested: e2e/resume_test.cpp, e2e/control_test.cpp (save and stop requests), e2e/tasks_test.cpp
-// (steps that are skipped or rolled back), e2e/precision_test.cpp (fp16's loss scale),
+// (steps that are skipped or rolled back), e2e/numbers_test.cpp (fp16's loss scale),
 // e2e/data_test.cpp (files that change), plan/run_length_test.cpp, soak/kill_resume.
 
 #include "loop/loop.hpp"

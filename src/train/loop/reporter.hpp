@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reports of a run: step lines, metrics, events, progress. loop.cpp alone has one.
 //
-// Tested: e2e/run_directory_test.cpp, e2e/precision_test.cpp.
+// Tested: e2e/run_directory_test.cpp, e2e/numbers_test.cpp.
 #pragma once
 
 #include "lockstep/core/clock.hpp"

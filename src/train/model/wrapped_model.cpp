@@ -3,7 +3,7 @@
 // for the rest of a forward pass, so that each is made once. They must not outlive it, because the
 // next pass may have other weights at the same address.
 //
-// Tested: train/model/precision_test.cpp, e2e/precision_test.cpp (verify over numbers of ranks).
+// Tested: train/model/precision_test.cpp, e2e/numbers_test.cpp (verify over numbers of ranks).
 #include "model/model.hpp"
 
 #include <utility>
