@@ -55,6 +55,10 @@ std::vector<RankTrace> all_wait_for(int late, int ranks) {
     return traces;
 }
 
+void end_all(std::vector<RankTrace>& traces, int signal) {
+    for (RankTrace& trace : traces) trace.life = Life::gone, trace.signal = signal;
+}
+
 Verdict verdict_on(const std::vector<RankTrace>& traces) {
     return diagnose(traces, now, 10);
 }
@@ -157,10 +161,8 @@ TEST(Diagnose, TellsDeathAtOnce) {
 
 TEST(Diagnose, TellsACrashFromAKill) {
     std::vector<RankTrace> traces = all_wait_for(2, 4);
-    for (RankTrace& trace : traces) {
-        trace.life = Life::gone;
-        trace.signal = trace.rank == 2 ? SIGSEGV : SIGTERM;
-    }
+    end_all(traces, SIGTERM);
+    traces[2].signal = SIGSEGV;
     const Verdict verdict = blamed(traces, Trouble::dead, {2});
     EXPECT_EQ(verdict.what,
               "rank 2 (node00, pid 4002) crashed with signal 11 (Segmentation fault)");
@@ -210,10 +212,8 @@ TEST(Diagnose, SaysWhenMemoryRanOut) {
 
 TEST(Diagnose, NamesTheKilledRankAfterTheLauncherEndedTheOthers) {
     std::vector<RankTrace> traces = all_wait_for(2, 4);
-    for (RankTrace& trace : traces) {
-        trace.life = Life::gone;
-        if (trace.rank != 2) trace.signal = 15;
-    }
+    end_all(traces, SIGTERM);
+    traces[2].signal = 0;
     EXPECT_EQ(blamed(traces, Trouble::dead, {2}).speaker, -1);
 }
 
@@ -267,10 +267,7 @@ TEST(Diagnose, SaysOfTheDeadWhatTheyDidWhenTheyWereLastHeard) {
 
 TEST(Diagnose, TellsWhoWasEndedFromOutside) {
     std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
-    for (RankTrace& trace : traces) {
-        trace.life = Life::gone;
-        trace.signal = 15;
-    }
+    end_all(traces, SIGTERM);
     EXPECT_EQ(blamed(traces, Trouble::ended, {}).what, "all ranks were ended by signal 15");
 }
 

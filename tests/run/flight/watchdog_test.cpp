@@ -44,25 +44,6 @@ void begin_phase(Rank& rank, Phase phase) {
     *rank.recorder.phase_word() = packed(PhaseMark{phase, now_s()});
 }
 
-/// A rank that is well and at nothing that is recorded, or in `phase`.
-void finish_one_and_sleep(
-    const TempDir& folder, int rank, int ranks, double timeout_s, std::optional<Phase> phase = {}) {
-    Rank self(folder, rank, ranks, timeout_s);
-    self.finish_one();
-    if (phase) begin_phase(self, *phase);
-    sleep_for_ever();
-}
-
-/// A rank that waits in its second collective, while it is in `phase`.
-void finish_one_and_wait(
-    const TempDir& folder, int rank, int ranks, double timeout_s, std::optional<Phase> phase = {}) {
-    Rank self(folder, rank, ranks, timeout_s);
-    self.finish_one();
-    if (phase) begin_phase(self, *phase);
-    self.wait_in_one();
-    sleep_for_ever();
-}
-
 using Children = std::vector<std::unique_ptr<RankChild>>;
 
 /// What `children` said, who all end for a peer, and of whom one names the error.
@@ -76,12 +57,27 @@ std::string output_of_all(const Children& children) {
     return output;
 }
 
-using WatchdogTest = InFolder;
+enum class Then { sleep, wait };
+
+struct WatchdogTest : InFolder {
+    /// A rank in `phase` that is well and at nothing that is recorded, or waits in its second
+    /// collective.
+    RankChild finishes_one(
+        int rank, int ranks, double timeout_s, Then then, std::optional<Phase> phase = {}) const {
+        return {folder_, rank, [=, this] {
+                    Rank self(folder_, rank, ranks, timeout_s);
+                    self.finish_one();
+                    if (phase) begin_phase(self, *phase);
+                    if (then == Then::wait) self.wait_in_one();
+                    sleep_for_ever();
+                }};
+    }
+};
 
 TEST_F(WatchdogTest, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
-    const RankChild late(folder_, 1, [&] { finish_one_and_sleep(folder_, 1, 2, 0, Phase::data); });
+    const RankChild late = finishes_one(1, 2, 0, Then::sleep, Phase::data);
     ASSERT_TRUE(has_ring(folder_, 1));
-    const RankChild waiting(folder_, 0, [&] { finish_one_and_wait(folder_, 0, 2, 0.5); });
+    const RankChild waiting = finishes_one(0, 2, 0.5, Then::wait);
     EXPECT_EQ(waiting.wait(20), 76);
     EXPECT_THAT(waiting.output(),
                 has("lockstep: error E660: rank 1 (",
@@ -93,7 +89,7 @@ TEST_F(WatchdogTest, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
 }
 
 TEST_F(WatchdogTest, NamesAStoppedRankThatIsTheLowest) {
-    const RankChild stopped(folder_, 0, [&] { finish_one_and_sleep(folder_, 0, 3, 0); });
+    const RankChild stopped = finishes_one(0, 3, 0, Then::sleep);
     ASSERT_TRUE(has_ring(folder_, 0));
     stopped.send(SIGSTOP);
     Children waiting;
@@ -109,9 +105,9 @@ TEST_F(WatchdogTest, NamesAStoppedRankThatIsTheLowest) {
 }
 
 TEST_F(WatchdogTest, EndsARankWhosePeerIsStoppedWhereNothingIsRecorded) {
-    const RankChild stopped(folder_, 1, [&] { finish_one_and_sleep(folder_, 1, 2, 0); });
+    const RankChild stopped = finishes_one(1, 2, 0, Then::sleep);
     ASSERT_TRUE(has_ring(folder_, 1));
-    const RankChild other(folder_, 0, [&] { finish_one_and_sleep(folder_, 0, 2, 0.5); });
+    const RankChild other = finishes_one(0, 2, 0.5, Then::sleep);
     EXPECT_EQ(other.wait(0.8), -1) << "all are well so far";
     stopped.send(SIGSTOP);
     EXPECT_EQ(other.wait(20), 76);
@@ -119,9 +115,9 @@ TEST_F(WatchdogTest, EndsARankWhosePeerIsStoppedWhereNothingIsRecorded) {
 }
 
 TEST_F(WatchdogTest, EndsAtOnceWhenARankOfTheNodeIsGone) {
-    const RankChild victim(folder_, 1, [&] { finish_one_and_sleep(folder_, 1, 2, 0); });
+    const RankChild victim = finishes_one(1, 2, 0, Then::sleep);
     ASSERT_TRUE(has_ring(folder_, 1));
-    const RankChild survivor(folder_, 0, [&] { finish_one_and_wait(folder_, 0, 2, 600); });
+    const RankChild survivor = finishes_one(0, 2, 600, Then::wait);
     ASSERT_TRUE(has_ring(folder_, 0));
     ::usleep(500'000);  // it looks for its neighbours four times a second
     victim.send(SIGKILL);
@@ -144,12 +140,10 @@ TEST_F(WatchdogTest, EndsARankWhoseListenerHangs) {
 }
 
 TEST_F(WatchdogTest, GivesRanksThatSaveLongerButNotForEver) {
-    const RankChild writing(
-        folder_, 1, [&] { finish_one_and_sleep(folder_, 1, 2, 0, Phase::checkpoint); });
+    const RankChild writing = finishes_one(1, 2, 0, Then::sleep, Phase::checkpoint);
     ASSERT_TRUE(has_ring(folder_, 1));
     const double begin = now_s();
-    const RankChild waiting(
-        folder_, 0, [&] { finish_one_and_wait(folder_, 0, 2, 0.3, Phase::checkpoint); });
+    const RankChild waiting = finishes_one(0, 2, 0.3, Then::wait, Phase::checkpoint);
     EXPECT_EQ(waiting.wait(20), 76);
     EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
     EXPECT_THAT(waiting.output(), has("rank 1 (", "writing a checkpoint"));
