@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For LD_PRELOAD: a disk below a run's checkpoints that is slow, fails, hangs, or sees a rank's
 // end. Meant are the calls that change something there ("/ckpt" and "/latest" in their path):
-// mkdir, write, fsync, rename, remove, unlink and unlinkat.
+// mkdir, write, fsync, rename, remove, unlink and unlinkat; and reads of data sets.
 //
 //     FAULTY_DISK_RANK    rank of Open MPI that is meant; unset: all. Programs without one: rank 0
 //     FAULTY_DISK_AT      "N NAME PART": the N-th call of NAME whose path has PART
@@ -15,6 +15,7 @@
 //     FAULTY_DISK_DIRECT  what becomes of a write around the page cache: "refuse" it, or do "half"
 //     FAULTY_DISK_TRACE   prefix of files that get a line "NAME BYTES PATH" after each call, by
 //     rank
+//     FAULTY_DISK_READS   bytes a second of files that end in .h5 for all threads of a rank
 //     FAULTY_MEMINFO      file that std::ifstream reads instead of /proc/meminfo
 //     FAULTY_THREADS      while this file is there, no thread can be made
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -33,6 +35,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace {
@@ -193,6 +196,21 @@ std::string path_of(int file) {
     return {path, static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
 }
 
+// As late as from a device that serves one request after the other.
+ssize_t late(int file, ssize_t got) {
+    static const auto bytes_per_s = static_cast<double>(
+        is_meant() && !variable("OMPI_COMM_WORLD_RANK").empty() ? number("FAULTY_DISK_READS") : 0);
+    if (got <= 0 || bytes_per_s <= 0 || !path_of(file).ends_with(".h5")) return got;
+    static std::mutex device;
+    const std::scoped_lock lock(device);
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(static_cast<double>(got) / bytes_per_s));
+    return got;
+}
+
+using Read = ssize_t(int, void*, size_t, off_t);
+using ScatterRead = ssize_t(int, const iovec*, int, off_t);
+
 }  // namespace
 
 extern "C" {
@@ -226,6 +244,22 @@ int remove(const char* path) noexcept {
 int unlinkat(int folder, const char* path, int flags) {
     return faulty_path<int(int, const char*, int)>(
         "unlinkat", folder == AT_FDCWD ? path : path_of(folder) + "/" + path, folder, path, flags);
+}
+
+ssize_t pread(int file, void* to, size_t bytes, off_t at) {
+    return late(file, next<Read>("pread")(file, to, bytes, at));
+}
+
+ssize_t pread64(int file, void* to, size_t bytes, off_t at) {
+    return late(file, next<Read>("pread64")(file, to, bytes, at));
+}
+
+ssize_t preadv(int file, const iovec* to, int count, off_t at) {
+    return late(file, next<ScatterRead>("preadv")(file, to, count, at));
+}
+
+ssize_t preadv64(int file, const iovec* to, int count, off_t at) {
+    return late(file, next<ScatterRead>("preadv64")(file, to, count, at));
 }
 
 int pthread_create(pthread_t* thread,
