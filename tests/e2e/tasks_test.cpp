@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every task beside classification: data that were made for it are learned, and any number of ranks
-// evaluates and predicts the same. That they train to the same bits, soak/equal_bits shows. Folders
-// of images and masks, by the page's own commands.
+// evaluates and predicts the same. That they train to the same bits, soak/equal_bits shows.
 #include "lockstep/core/random.hpp"
-#include "lockstep/core/split.hpp"
 
 #include "program.hpp"
 #include "simulated_gpus.hpp"
@@ -16,10 +14,6 @@
 
 namespace lockstep::test {
 namespace {
-
-void expect_success(const ProcessResult& result) {
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-}
 
 class Tasks : public RunsTest {
   protected:
@@ -51,7 +45,7 @@ void pack_arrays(const fs::path& folder, const std::map<std::string, Array>& fie
         write_npy(file, array);
         pack = pack + Words{"--npy", field + "=" + file};
     }
-    expect_success(run_lockstep(pack));
+    output_of(run_lockstep(pack));
 }
 
 template <class T>
@@ -76,8 +70,8 @@ void make_labelled(const fs::path& folder, std::size_t rows, char there = '\1') 
 // Training data and, going on where they end, test data.
 void make_up(const fs::path& folder, const std::string& what, const std::string& samples) {
     const std::string synth = "data synth " + what + " --samples % --out % --first %";
-    expect_success(run_lockstep(typed(synth, {samples, folder / "train", "0"})));
-    expect_success(run_lockstep(typed(synth, {"100", folder / "test", samples})));
+    output_of(run_lockstep(typed(synth, {samples, folder / "train", "0"})));
+    output_of(run_lockstep(typed(synth, {"100", folder / "test", samples})));
 }
 
 struct TaskCase {
@@ -140,8 +134,8 @@ void expect_same_afterwards(const fs::path& run, const fs::path& data, const std
     EXPECT_EQ(run_lockstep(eval + Words{"3", "--oversubscribe"}).output, one.output);
     const fs::path first = run / "1.npy", second = run / "2.npy";
     const Words predict = {"predict", run, "--data", data};
-    expect_success(run_lockstep(predict + Words{"--out", first}));
-    expect_success(run_lockstep(predict + Words{"--out", second, "--np", "2", "--oversubscribe"}));
+    output_of(run_lockstep(predict + Words{"--out", first}));
+    output_of(run_lockstep(predict + Words{"--out", second, "--np", "2", "--oversubscribe"}));
     EXPECT_GT(fs::file_size(first), 100 * sizeof(float));
     EXPECT_EQ(content_of(first), content_of(second));
 }
@@ -216,7 +210,7 @@ TEST_F(Tasks, NonFiniteLossesOfLargeTargetsAreExplained) {
     make_sums(folder_ / "data", {}, 1e30F);
     EXPECT_THAT(run_lockstep(mlp("data", "run", "")),
                 ends(65, "why: 'targets' of sample ", "fix: begin a new run with --scale-targets"));
-    expect_success(run_lockstep(mlp("data", "scaled", "--scale-targets")));
+    output_of(run_lockstep(mlp("data", "scaled", "--scale-targets")));
     EXPECT_THAT(run_lockstep({"export", folder_ / "scaled", "--out", folder_ / "w.safetensors"}),
                 says("multiply by std and add mean of 'targets' in"));
 }
@@ -281,9 +275,9 @@ TEST_F(RolledBack, StepsLeaveTheWeightsOfTheLastDueCheckpoint) {
     EXPECT_EQ(manifest_of(folder_ / "one", 30).at("state").at("updates"), 20);
 
     // The step after it fails: the checkpoint before the last one must still be there.
-    expect_success(trained("stopped", 2, due_ + Words{"--max-steps", "15"}));
+    output_of(trained("stopped", 2, due_ + Words{"--max-steps", "15"}));
     fs::copy(folder_ / "stopped", folder_ / "damaged", fs::copy_options::recursive);
-    expect_success(trained("stopped", 2, due_ + Words{"--max-steps", "16"}));
+    output_of(trained("stopped", 2, due_ + Words{"--max-steps", "16"}));
     const Json there = manifest_of(folder_ / "stopped", 14);
     const Json back = manifest_of(folder_ / "stopped", 16);
     EXPECT_EQ(back.at("pieces"), there.at("pieces"));
@@ -344,7 +338,7 @@ class Infer : public Tasks {
   protected:
     Infer() {
         make_up(folder_ / "data", "--kind regression --size 4", "200");
-        expect_success(run_lockstep(mlp("data/train", "run", "--batch 32 --max-steps 2")));
+        output_of(run_lockstep(mlp("data/train", "run", "--batch 32 --max-steps 2")));
     }
 
     std::string said(const std::string& command, const Words& words) {
@@ -364,7 +358,7 @@ TEST_F(Infer, RefusesWhatDoesNotFitTheRun) {
     EXPECT_FALSE(fs::exists(folder_ / "x.txt"));
     EXPECT_THAT(said("predict", {"--data", test, "--out", folder_ / "x.csv", "--as", "classes"}),
                 has("E106: --as probabilities and classes are for runs with classes"));
-    expect_success(run_lockstep(
+    output_of(run_lockstep(
         typed("data synth --kind regression --size 5 --samples 50 --out %", {folder_ / "wide"})));
     EXPECT_THAT(said("eval", {"--data", folder_ / "wide"}), has("they are 5x1x1"));
     const fs::path alone = folder_ / "alone";
@@ -431,21 +425,21 @@ TEST_F(Infer, NamesSamplesWhoseOutputsAreNaN) {
         return output_of(run_lockstep(
             typed("predict % % --out %", {run_, folder_ / "x.npy", folder_ / name}) + more));
     };
-    EXPECT_THAT(said("sound.csv", {}), testing::Not(testing::HasSubstr("outputs are NaN for ")));
+    EXPECT_THAT(said("sound.csv", {}), Not(has("outputs are NaN for ")));
     rows[9] = rows[14] = std::numeric_limits<float>::quiet_NaN();
     for (const char* ranks : {"1", "2"})
         EXPECT_THAT(said(fmt::format("{}.csv", ranks), {"--np", ranks, "--oversubscribe"}),
-                    testing::HasSubstr("outputs are NaN for 2 of 5 samples, the first of them "
-                                       "sample 2: what '"))
+                    has("outputs are NaN for 2 of 5 samples, the first of them "
+                        "sample 2: what '"))
             << ranks;
 }
 
 // The same pixels with channels first and last; files of others name their fields by --field.
 TEST_F(Tasks, OfImagesAreTakenWithChannelsWhereTheyAre) {
     constexpr std::size_t side = 8, channels = 3, samples = 2;
-    expect_success(run_lockstep(
+    output_of(run_lockstep(
         typed("data synth --kind cifar --size 8 --samples 64 --out %", {folder_ / "data"})));
-    expect_success(run_lockstep(mlp("data", "run", "--batch 32 --max-steps 2")));
+    output_of(run_lockstep(mlp("data", "run", "--batch 32 --max-steps 2")));
     std::string first, last(samples * channels * side * side, '\0');
     for (std::size_t i = 0; i < last.size(); ++i) {
         const std::size_t pixel = i % (side * side), plane = i / (side * side);
@@ -456,7 +450,7 @@ TEST_F(Tasks, OfImagesAreTakenWithChannelsWhereTheyAre) {
     write_npy(folder_ / "first.npy", {"|u1", "2, 3, 8, 8", first});
     write_npy(folder_ / "last.npy", {"|u1", "2, 8, 8, 3", last});
     for (const std::string name : {"first", "last"})
-        expect_success(
+        output_of(
             run_lockstep(typed("predict % % --out %",
                                {run_, folder_ / (name + ".npy"), folder_ / (name + ".out.npy")})));
     EXPECT_EQ(content_of(folder_ / "first.out.npy"), content_of(folder_ / "last.out.npy"));
@@ -470,9 +464,9 @@ TEST_F(Tasks, SampleGoesOnWithATextWhereverTheRunLies) {
     std::string text;
     for (int i = 0; i < 2000; ++i) text += "abcd";
     folder_.file("t.txt", text);
-    expect_success(run_lockstep(typed("data pack --text % --length 16 --classes 256 --out %",
-                                      {folder_ / "t.txt", folder_ / "data"})));
-    expect_success(run_lockstep(
+    output_of(run_lockstep(typed("data pack --text % --length 16 --classes 256 --out %",
+                                 {folder_ / "t.txt", folder_ / "data"})));
+    output_of(run_lockstep(
         typed("train --np 1 --data % --run % --model gpt --layers 1 --heads 2 --width 32 --lr 0.01 "
               "--batch 32 --max-steps 60",
               {folder_ / "data", run_})));
@@ -502,62 +496,6 @@ TEST_F(Tasks, RefuseNumbersThatAreNoLabelsUnlessTheyAreUnknown) {
                      ContainsRegex("E210: label [0-9]+ of sample [0-9]+ is 7: row "),
                      "fix: if it is unknown, store -1; to predict"));
     EXPECT_THAT(trained("unknown", '\xff'), ends(0, " % unknown, left out)"));
-}
-
-// A bright square on a dark ground; its mask is 255 there.
-void write_cell(const fs::path& folder, const std::string& name, int number, bool has_mask) {
-    constexpr int side = 80;
-    const int top = number * 7 % 40, left = number * 11 % 40;
-    std::string image, mask;
-    for (int y = 0; y < side; ++y)
-        for (int x = 0; x < side; ++x) {
-            const bool is_cell = y >= top && y < top + 32 && x >= left && x < left + 32;
-            mask += is_cell ? '\xff' : '\0';
-            for (int c = 0; c < 3; ++c)
-                image +=
-                    static_cast<char>((is_cell ? 170 : 40) + (y * 3 + x * 5 + c * number) % 30);
-        }
-    fs::create_directories(folder / "images");
-    fs::create_directories(folder / "masks");
-    fs::create_directories(folder / "new");
-    const std::string size = fmt::format("{0} {0} 255\n", side);
-    write_file_atomically(folder / (has_mask ? "images" : "new") / (name + ".ppm"),
-                          "P6 " + size + image);
-    if (has_mask) write_file_atomically(folder / "masks" / (name + ".pgm"), "P5 " + size + mask);
-}
-
-TEST(MaskFolders, AreTrainedOnByThePagesCommands) {
-    const TempDir folder;
-    for (int i = 0; i < 50; ++i) write_cell(folder.path(), fmt::format("c{:02}", i), i, true);
-    for (int i = 50; i < 54; ++i) write_cell(folder.path(), fmt::format("c{:02}", i), i, false);
-    const std::string page = content_of(LOCKSTEP_TRAINING_PAGE);
-    const std::string from = page.substr(page.find("## Segmentation from two folders"));
-    const std::size_t begin = from.find("```sh\n") + 6;
-    const std::string block = from.substr(begin, from.find("```\n", begin) - begin);
-    std::string said;
-    for (std::string line : split(block, '\n')) {
-        const std::size_t length = line.find("--epochs 20");
-        if (length != line.npos) line.replace(length, 11, "--epochs 8 --batch 10");
-        const ProcessResult result =
-            in_shell(folder.path(), "export LOCKSTEP_OVERSUBSCRIBE=1; " + line);
-        ASSERT_EQ(result.exit_code, 0) << line << '\n' << result.output;
-        said += result.output;
-    }
-    EXPECT_THAT(said, has("packed 50 samples into D/cells", Not(has("do not occur"))));
-    EXPECT_THAT(said, has("new.npy: i64 [4, 64, 64]", "names in new.names.json"));
-    // 16 % of each photo; the training is short.
-    EXPECT_THAT(said, has("['c50.ppm', 'c51.ppm', 'c52.ppm', 'c53.ppm'] [0."));
-    const std::size_t at = said.find("iou ");
-    ASSERT_NE(at, said.npos) << said;
-    EXPECT_GT(std::stod(said.substr(at + 4)), 0.6) << said;
-    // What the page does, too.
-    EXPECT_THAT(
-        in_shell(folder.path(), "lockstep data pack --folder images --masks masks --out many"),
-        says("(a folder of masks: --mask-values 0,255)"));
-    EXPECT_THAT(
-        in_shell(folder.path(),
-                 "rm masks/c07.pgm; lockstep data pack --folder images --masks masks --out no"),
-        ends(65, "E214: 'images/c07.ppm' cannot be packed"));
 }
 
 }  // namespace
