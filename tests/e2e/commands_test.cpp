@@ -285,16 +285,12 @@ TEST_F(Commands, PrintTheLineThatStartsRanks) {
     EXPECT_FALSE(fs::exists("runs/a"));
 }
 
-std::string fixture(const std::string& name) {
-    return std::string(LOCKSTEP_TOPOLOGIES) + "/" + name + ".json";
-}
-
 std::string map_of(const Words& words, int exit_code = 0) {
     return output_of(run_lockstep(Words{"map"} + words), exit_code);
 }
 
 TEST(MapCommand, DividesTheCoresOfANodeAmongItsRanks) {
-    EXPECT_THAT(map_of({"--topology", fixture("cpu16"), "--ntasks-per-node", "4"}),
+    EXPECT_THAT(map_of({"--topology", LOCKSTEP_TOPOLOGIES "/cpu16.json", "--ntasks-per-node", "4"}),
                 has("4 ranks x 4 threads"));
 }
 
@@ -304,7 +300,8 @@ TEST(MapCommand, RefusesWhatMakesNoSense) {
     EXPECT_THAT(map_of({"--hosts", "r1:4", "--format", "srun"}, 64), has("E645"));
     EXPECT_THAT(map_of({"--topology", "none.json"}, 66), has("E201"));
     EXPECT_THAT(map_of({"--check", "none.json"}, 66), has("E201"));
-    EXPECT_THAT(map_of({"--topology", fixture("workstation"), "-np", "5"}, 78), has("E608"));
+    EXPECT_THAT(map_of({"--topology", LOCKSTEP_TOPOLOGIES "/workstation.json", "-np", "5"}, 78),
+                has("E608"));
 }
 
 TEST(MapCommand, SavesThisNodeAndPlansFromIt) {

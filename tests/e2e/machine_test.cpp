@@ -15,12 +15,8 @@ ProcessResult bench(int ranks, const Words& more) {
     return run_lockstep(quick + Words{"--np", std::to_string(ranks), "--oversubscribe"} + more);
 }
 
-std::string bench_output(int ranks, const Words& more) {
-    return output_of(bench(ranks, more));
-}
-
 TEST(BenchComm, PrintsNcclTestsColumnsAndAVerdict) {
-    const std::string text = bench_output(2, {"--beside", "all"});
+    const std::string text = output_of(bench(2, {"--beside", "all"}));
     EXPECT_THAT(text, StartsWith("# lockstep "));
     EXPECT_THAT(text, ContainsRegex("size +count +algo +time +best +algbw +busbw +#wrong"));
     for (const char* method :
@@ -35,7 +31,7 @@ TEST(BenchComm, PrintsNcclTestsColumnsAndAVerdict) {
 
 TEST(BenchComm, MeasuresOneRankAndThree) {
     for (const int ranks : {1, 3}) {
-        const std::string text = bench_output(ranks, {"--beside", "parameter-server"});
+        const std::string text = output_of(bench(ranks, {"--beside", "parameter-server"}));
         for (const char* method : {"lockstep", "parameter-server"})
             EXPECT_THAT(text, ContainsRegex(std::string("512 +128 +") + method + " .* 0\n"));
         EXPECT_THAT(text, Not(has("open-mpi")));
@@ -43,7 +39,7 @@ TEST(BenchComm, MeasuresOneRankAndThree) {
 }
 
 TEST(BenchComm, SpeaksJson) {
-    const std::string text = bench_output(2, {"--json", "--beside", "tree,open-mpi"});
+    const std::string text = output_of(bench(2, {"--json", "--beside", "tree,open-mpi"}));
     const Json report = parse_json(text, "bench comm --json");
     EXPECT_EQ(report["ranks"], 2);
     EXPECT_EQ(report["transport"], "shared memory");
@@ -77,12 +73,6 @@ TEST(BenchComm, RefusesMoreThanTheMemory) {
                 ends(64, "error E650: buffers of ", ContainsRegex("why: it has [0-9.]+ .iB")));
 }
 
-/// How many things are in a folder.
-std::size_t count_in(const fs::path& folder) {
-    return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
-}
-
 TEST(Drill, SeesAKilledRankEndAsItShould) {
     const TempDir scratch, out;
     EXPECT_THAT(run_lockstep(Words{"drill", "--fault", "killed-rank,node-loss"} +
@@ -96,7 +86,7 @@ TEST(Drill, SeesAKilledRankEndAsItShould) {
     EXPECT_THAT(page["faults"][0]["done"].get<std::string>(), has("kill -9 of rank 1"));
     EXPECT_EQ(page["faults"][0]["expectations"].size(), 4u) << page;
     EXPECT_THAT(page["faults"][1]["why_skipped"].get<std::string>(), has("two nodes"));
-    EXPECT_EQ(count_in(scratch.path()), 0u);
+    EXPECT_TRUE(fs::is_empty(scratch.path()));
 }
 
 TEST(Drill, LeavesNothingAfterCtrlC) {
@@ -111,7 +101,7 @@ TEST(Drill, LeavesNothingAfterCtrlC) {
     ASSERT_TRUE(eventually(trains)) << read_file(out / "said");
     drill.send(SIGINT);
     EXPECT_EQ(drill.wait(60), 130) << read_file(out / "said");
-    EXPECT_EQ(count_in(scratch.path()), 0u);
+    EXPECT_TRUE(fs::is_empty(scratch.path()));
     EXPECT_TRUE(eventually([&] { return processes_with(scratch.path()).empty(); }, 30));
 }
 

@@ -16,8 +16,7 @@ std::vector<std::string> notes_on(const std::string& options,
 }
 
 Error refusal(const std::string& options, const SlurmFacts& facts = test::mini_facts()) {
-    const auto error = caught([&] { notes_on(options, facts); });
-    return error ? *error : Error("E700", "not refused");
+    return test::error_of([&] { notes_on(options, facts); });
 }
 
 TEST(JobCheck, TakesWhatCanStart) {
