@@ -4,6 +4,8 @@
 
 #include "lockstep/core/random.hpp"
 
+#include "support/unit.hpp"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -136,6 +138,17 @@ inline void write_foreign(const std::filesystem::path& path,
     H5Pclose(creation);
     H5Pclose(access);
 }
+
+/// A test that writes files of others into its folder.
+class ForeignFolder : public InFolder {
+  protected:
+    fs::path write(const std::string& name,
+                   const std::vector<ForeignDataset>& datasets,
+                   Format format = Format::earliest) const {
+        write_foreign(folder_ / name, datasets, format);
+        return folder_ / name;
+    }
+};
 
 /// A name for what is somewhere in another file.
 struct ForeignLink {

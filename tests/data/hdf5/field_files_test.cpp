@@ -21,12 +21,8 @@ using test::ForeignDataset;
 using test::streamed;
 
 // Images in one or several files, and labels in others.
-class FieldFiles : public InFolder {
+class FieldFiles : public test::ForeignFolder {
   protected:
-    fs::path write(const std::string& name, const std::vector<ForeignDataset>& datasets) const {
-        test::write_foreign(folder_ / name, datasets, test::Format::earliest);
-        return folder_ / name;
-    }
     std::vector<FieldMapping> fields(const std::string& labels) const {
         std::vector<FieldMapping> all{{"images", "/x/data", RowLayout::hw}, {"labels", "/y"}};
         all[1].file = folder_ / labels;

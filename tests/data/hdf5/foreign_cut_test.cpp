@@ -16,13 +16,12 @@ namespace {
 
 using test::ForeignDataset;
 
-class ForeignCut : public InFolder {
+class ForeignCut : public test::ForeignFolder {
   protected:
     std::shared_ptr<const DatasetIndex> open(const std::vector<ForeignDataset>& datasets,
                                              const std::vector<FieldMapping>& fields) {
-        test::write_foreign(folder_ / "a.h5", datasets);
         return std::make_shared<const DatasetIndex>(
-            DatasetIndex::open_foreign({folder_ / "a.h5"}, fields));
+            DatasetIndex::open_foreign({write("a.h5", datasets)}, fields));
     }
 
     // `size` cut into `chunk`: what comes of it is what was written, by a stream, on another rank

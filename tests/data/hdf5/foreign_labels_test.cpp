@@ -33,12 +33,11 @@ std::vector<std::byte> padded(const std::vector<std::string>& texts, std::size_t
     return encoded(std::vector(all.begin(), all.end()));
 }
 
-class LabelForms : public InFolder {
+class LabelForms : public test::ForeignFolder {
   protected:
     fs::path write(const std::string& name, ForeignDataset labels) {
         labels.path = "/y";
-        test::write_foreign(folder_ / name, {std::move(labels)});
-        return folder_ / name;
+        return ForeignFolder::write(name, {std::move(labels)});
     }
     fs::path write_texts(const std::string& name, const std::vector<std::string>& texts) {
         std::vector<const char*> places;

@@ -22,15 +22,7 @@ using test::streamed;
 const std::vector<FieldMapping> images_and_labels{{"images", "/x/data", RowLayout::hw},
                                                   {"labels", "/y"}};
 
-class Foreign : public InFolder {
-  protected:
-    fs::path write(const std::string& name,
-                   const std::vector<ForeignDataset>& datasets,
-                   test::Format format = test::Format::earliest) {
-        test::write_foreign(folder_ / name, datasets, format);
-        return folder_ / name;
-    }
-};
+using Foreign = test::ForeignFolder;
 
 std::vector<std::byte> concat(const std::vector<std::vector<ForeignDataset>>& files,
                               std::size_t dataset) {

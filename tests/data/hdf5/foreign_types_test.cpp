@@ -46,14 +46,10 @@ std::vector<ForeignDataset> layouts(ForeignDataset data, unsigned element) {
     return all;
 }
 
-class ForeignTypes : public InFolder {
+class ForeignTypes : public test::ForeignFolder {
   protected:
-    fs::path write(const std::string& name, const ForeignDataset& data) const {
-        test::write_foreign(folder_ / name, {data});
-        return folder_ / name;
-    }
     DatasetIndex open(const ForeignDataset& data, const FieldMapping& field) {
-        return DatasetIndex::open_foreign({write("a.h5", data)}, {field});
+        return DatasetIndex::open_foreign({write("a.h5", {data})}, {field});
     }
 
     // `values` in rows of two, stored as `type` in `order`, come out as `Wide`.
@@ -151,7 +147,7 @@ TEST_F(ForeignTypes, LabelsMayBeWholeNumbersStoredAsFloats) {
 
 TEST_F(ForeignTypes, LabelsOfFilesMayDifferInWidth) {
     const auto file = [&](const std::string& name, hid_t type, std::vector<std::byte> bytes) {
-        return write(name, {.path = "/y", .type = type, .size = {3}, .bytes = std::move(bytes)});
+        return write(name, {{.path = "/y", .type = type, .size = {3}, .bytes = std::move(bytes)}});
     };
     const fs::path bytes = file("a.h5", H5T_STD_U8LE, encoded<std::uint8_t>({2, 0, 1}, little)),
                    narrow = file("b.h5", H5T_STD_I32LE, encoded<std::int32_t>({3, 2, 1}, little)),
@@ -252,7 +248,7 @@ TEST_F(ForeignTypes, FloatsOf16BitsBecomeF32WithTheirValue) {
 
 TEST_F(ForeignTypes, FilesOfOtherTypesDoNotFitTogether) {
     const auto file = [&](const std::string& name, hid_t type, std::size_t bytes) {
-        return write(name, {.type = type, .size = {64}, .bytes = test::random_bytes(bytes, 1)});
+        return write(name, {{.type = type, .size = {64}, .bytes = test::random_bytes(bytes, 1)}});
     };
     const fs::path narrow = file("a.h5", H5T_STD_I16LE, 128),
                    wide = file("b.h5", H5T_STD_I32BE, 256),
