@@ -4,7 +4,7 @@
 #include "check/segments.hpp"
 #include "data/fake_team.hpp"
 #include "data/foreign_files.hpp"
-#include "data/samples.hpp"
+#include "data/stream/packed_samples.hpp"
 #include "support/unit.hpp"
 
 namespace lockstep {
@@ -16,23 +16,10 @@ std::vector<std::string> texts(const std::vector<Finding>& found) {
     return all;
 }
 
-class Verify : public testing::TestWithParam<Codec> {
+class Verify : public test::PackedByCodec {
   protected:
-    void SetUp() override { pack_again(); }
-    void pack_again() {
-        fs::remove_all(folder_ / "toy");
-        options_ = test::options_for(folder_, test::make_samples(300), "toy", GetParam());
-        options_.shards = 2;
-        manifest_ = pack_dataset(options_).manifest;
-    }
+    Verify() : PackedByCodec(2, test::make_samples(300)) {}
     std::vector<Finding> findings() const { return verify_dataset(options_.output); }
-    fs::path shard(std::size_t number) const {
-        return options_.output / manifest_.shards[number].name;
-    }
-
-    TempDir folder_;
-    test::IdxPack options_;
-    Manifest manifest_;
 };
 
 TEST_P(Verify, FindsAFlippedBitAnywhere) {
@@ -152,10 +139,7 @@ TEST_P(Verify, TakesAMissingHelperForNoDamage) {
     EXPECT_THAT(findings(), IsEmpty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs,
-                         Verify,
-                         testing::Values(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd),
-                         [](const auto& codec) { return std::string(codec_name(codec.param)); });
+INSTANTIATE_TEST_SUITE_P(Codecs, Verify, test::each_codec, test::name_of_codec);
 
 class VerifyForeign : public InFolder {
   protected:

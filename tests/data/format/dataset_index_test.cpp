@@ -3,7 +3,7 @@
 
 #include "lockstep/data/manifest.hpp"
 
-#include "data/samples.hpp"
+#include "data/stream/packed_samples.hpp"
 #include "support/unit.hpp"
 
 #include <tuple>
@@ -11,24 +11,12 @@
 namespace lockstep {
 namespace {
 
-class Index : public testing::TestWithParam<Codec> {
+class Index : public test::PackedByCodec {
   protected:
-    void SetUp() override {
-        options_ = test::options_for(folder_, samples_, "toy", GetParam());
-        options_.shards = 3;
-        manifest_ = pack_dataset(options_).manifest;
-    }
-    fs::path shard(std::size_t number) const {
-        return options_.output / manifest_.shards[number].name;
-    }
+    Index() : PackedByCodec(3, test::make_samples(100)) {}
     Error error() const {
         return test::error_of([&] { DatasetIndex::open(options_.output); });
     }
-
-    TempDir folder_;
-    test::Samples samples_ = test::make_samples(100);
-    test::IdxPack options_;
-    Manifest manifest_;
 };
 
 TEST_P(Index, KnowsFieldsSamplesAndBlocks) {
@@ -179,10 +167,7 @@ TEST_P(Index, FindsBlocksAgainWhenTheIndexIsStale) {
     EXPECT_EQ(DatasetIndex::deserialize(index->serialize()), *index);
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs,
-                         Index,
-                         testing::Values(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd),
-                         [](const auto& codec) { return std::string(codec_name(codec.param)); });
+INSTANTIATE_TEST_SUITE_P(Codecs, Index, test::each_codec, test::name_of_codec);
 
 Manifest example() {
     Manifest manifest{.name = "toy",

@@ -7,7 +7,7 @@
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/foreign.hpp"
 
-#include "data/samples.hpp"
+#include "data/stream/packed_samples.hpp"
 #include "support/unit.hpp"
 
 #include <array>
@@ -24,24 +24,13 @@ namespace {
 // Debian's own: h5py is not in other Pythons.
 constexpr const char* python = "/usr/bin/python3";
 
-class Hdf5Tools : public testing::TestWithParam<Codec> {
+class Hdf5Tools : public test::PackedByCodec {
   protected:
-    void SetUp() override {
-        options_ = test::options_for(folder_, samples_, "toy", GetParam());
-        options_.shards = 2;
-        options_.class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "eight", "9"};
-        manifest_ = pack_dataset(options_).manifest;
-    }
-    std::vector<fs::path> shards() const {
-        std::vector<fs::path> paths;
-        for (const Shard& shard : manifest_.shards) paths.push_back(options_.output / shard.name);
-        return paths;
-    }
-
-    TempDir folder_;
-    test::Samples samples_ = test::make_samples(200, 1, {3, 5, 4, {}, {}});
-    test::IdxPack options_;
-    Manifest manifest_;
+    Hdf5Tools()
+        : PackedByCodec(2,
+                        test::make_samples(200, 1, {3, 5, 4, {}, {}}),
+                        {"0", "1", "2", "3", "4", "5", "6", "7", "eight", "9"}) {}
+    std::vector<fs::path> shards() const { return {shard(0), shard(1)}; }
 };
 
 TEST_P(Hdf5Tools, H5dumpOpensEveryShard) {
@@ -183,10 +172,7 @@ print(sum(int(f['x/data'][:].sum()) for f in files), sum(int(f['y'][:].sum()) fo
     EXPECT_EQ(sums.output, fmt::format("{} {}\n", pixels, labels));
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs,
-                         Hdf5Tools,
-                         testing::Values(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd),
-                         [](const auto& codec) { return std::string(codec_name(codec.param)); });
+INSTANTIATE_TEST_SUITE_P(Codecs, Hdf5Tools, test::each_codec, test::name_of_codec);
 
 // A file whose values others write is one that the HDF5 library reads.
 

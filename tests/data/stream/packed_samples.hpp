@@ -36,4 +36,36 @@ class PackedSamples : public testing::Test {
     IdxPack options_;
 };
 
+/// Samples packed into "toy", by the codec that is the test's parameter.
+class PackedByCodec : public testing::TestWithParam<Codec> {
+  protected:
+    PackedByCodec(int shards, Samples samples, std::vector<std::string> class_names = {})
+        : samples_(std::move(samples)) {
+        options_ = options_for(folder_, samples_, "toy", GetParam());
+        options_.shards = shards;
+        options_.class_names = std::move(class_names);
+        pack_again();
+    }
+    void pack_again() {
+        fs::remove_all(options_.output);
+        manifest_ = pack_dataset(options_).manifest;
+    }
+    fs::path shard(std::size_t number) const {
+        return options_.output / manifest_.shards[number].name;
+    }
+
+    TempDir folder_;
+    Samples samples_;
+    IdxPack options_;
+    Manifest manifest_;
+};
+
+/// For INSTANTIATE_TEST_SUITE_P(Codecs, ...).
+inline const auto each_codec =
+    testing::Values(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd);
+
+inline std::string name_of_codec(const testing::TestParamInfo<Codec>& codec) {
+    return std::string(codec_name(codec.param));
+}
+
 }  // namespace lockstep::test
