@@ -79,16 +79,6 @@ void CsvFeatures::begin() {
             read_[f].numbers.emplace(text, std::ssize(read_[f].numbers));
 }
 
-bool CsvFeatures::lack_value(const std::vector<std::string>& cells) {
-    bool lack = false;
-    for (std::size_t f = 0; f < read_.size(); ++f)
-        if (has_no_value(cells[table_.columns.features[f]])) {
-            ++read_[f].missing;
-            lack = true;
-        }
-    return lack;
-}
-
 void CsvFeatures::add(const std::vector<std::string>& cells) {
     if (table_.csv.type == ElementType::f64)
         add_row<double>(cells);
@@ -99,7 +89,7 @@ void CsvFeatures::add(const std::vector<std::string>& cells) {
 template <class Number>
 void CsvFeatures::add_row(const std::vector<std::string>& cells) {
     for (std::size_t f = 0; f < read_.size(); ++f) {
-        const auto number = number_of<Number>(f, cells[table_.columns.features[f]]);
+        const auto number = number_of<Number>(f, cells[column_of(f)]);
         spool_.append(std::as_bytes(std::span(&number, 1)));
     }
 }
@@ -108,12 +98,12 @@ template <class Number>
 Number CsvFeatures::number_of(std::size_t f, const std::string& cell) {
     CsvFeature& read = read_[f];
     if (table_.csv.missing == Missing::mean && has_no_value(cell)) {
-        ++read.missing;
+        ++table_.missing[column_of(f)];
         return std::numeric_limits<Number>::quiet_NaN();
     }
     if (table_.columns.are_categories[f]) return static_cast<Number>(category_of(f, cell));
     const auto value = number_in<Number>(cell, table_.csv.decimal);
-    if (!value) throw table_.bad_cell(table_.columns.features[f], cell, "a finite number");
+    if (!value) throw table_.bad_cell(column_of(f), cell, "a finite number");
     if (read.cells++ == 0) read.origin = double{*value};
     read.sum += double{*value} - read.origin;
     // What is stored of such numbers may be one and the same.
@@ -129,14 +119,13 @@ Number CsvFeatures::number_of(std::size_t f, const std::string& cell) {
 
 std::int64_t CsvFeatures::category_of(std::size_t f, const std::string& cell) {
     CsvFeature& read = read_[f];
-    const std::size_t column = table_.columns.features[f];
-    if (has_no_value(cell)) throw table_.bad_cell(column, cell, "a category");
+    if (has_no_value(cell)) throw table_.bad_cell(column_of(f), cell, "a category");
     ++read.cells;
     const std::string text(trimmed(cell));
     const auto found = read.numbers.find(text);
     if (table_.csv.like) {
         if (found != read.numbers.end()) return found->second;
-        throw table_.bad_cell(column,
+        throw table_.bad_cell(column_of(f),
                               cell,
                               "a category of the training data",
                               "these are " + listed(table_.csv.like->table.categories[f]));
@@ -148,9 +137,9 @@ std::int64_t CsvFeatures::category_of(std::size_t f, const std::string& cell) {
     check(std::ssize(read.numbers) < most_categories, [&] {
         return table_.unusable(fmt::format("column {} has more than {} different texts, each a "
                                            "number of every sample",
-                                           printable(table_.columns.name_of(column)),
+                                           name_of(f),
                                            grouped(most_categories)),
-                               fmt::format("leave it out: --drop {}", column + 1));
+                               fmt::format("leave it out: --drop {}", column_of(f) + 1));
     });
     read.counts.push_back(1);
     return read.numbers.emplace(text, std::ssize(read.numbers)).first->second;
@@ -158,16 +147,13 @@ std::int64_t CsvFeatures::category_of(std::size_t f, const std::string& cell) {
 
 Error CsvFeatures::nothing_left(std::uint64_t records) const {
     for (std::size_t f = 0; f < read_.size(); ++f)
-        if (read_[f].missing == records) return no_value_in(f, "");
+        if (table_.missing[column_of(f)] == records) return no_value_in(f, "");
     return table_.unusable("each of its records lacks a value");
 }
 
 Error CsvFeatures::no_value_in(std::size_t f, const std::string& hence) const {
-    const std::size_t column = table_.columns.features[f];
-    return table_.unusable(
-        fmt::format(
-            "column {} has no value at all{}", printable(table_.columns.name_of(column)), hence),
-        fmt::format("leave it out: --drop {}", column + 1));
+    return table_.unusable(fmt::format("column {} has no value at all{}", name_of(f), hence),
+                           fmt::format("leave it out: --drop {}", column_of(f) + 1));
 }
 
 // The mean of each of a column's numbers, in the order of the field.
@@ -188,7 +174,7 @@ TableForm CsvFeatures::form() const {
                    .decimal = table_.csv.decimal,
                    .encoding = table_.csv.encoding};
     for (std::size_t f = 0; f < read_.size(); ++f) {
-        form.columns.push_back(table_.columns.key_of(table_.columns.features[f]));
+        form.columns.push_back(table_.columns.key_of(column_of(f)));
         if (table_.columns.has_categories())
             form.categories.push_back(sorted_texts(read_[f].numbers).texts);
         if (table_.csv.missing != Missing::mean) continue;
@@ -250,9 +236,8 @@ Field CsvFeatures::field() const {
 Column CsvFeatures::finish(const Field& field, std::uint64_t rows) {
     const std::size_t stored = read_.size() * element_bytes(field.type);
     Column column{{{spool_.finish(), 0, rows, stored}}, stored};
-    const bool has_gaps =
-        table_.csv.missing == Missing::mean &&
-        std::ranges::any_of(read_, [](const CsvFeature& read) { return read.missing > 0; });
+    const bool has_gaps = table_.csv.missing == Missing::mean &&
+                          std::ranges::max(table_.missing) > 0;  // no other cells may lack one
     if (!has_gaps && !table_.columns.has_categories()) return column;
     std::vector<CellNumbers> cells;
     auto fill = field.table.fills.begin();
@@ -281,11 +266,15 @@ void CsvFeatures::warn_of_lost_digits() const {
         once(Level::warn,
              "column {}: from {:.10g} to {:.10g} f32 has steps of {:.3g}, so that numbers become "
              "equal; --real f64 keeps them apart",
-             printable(table_.columns.name_of(table_.columns.features[f])),
+             name_of(f),
              read.least,
              read.most,
              step);
     }
+}
+
+std::string CsvFeatures::name_of(std::size_t f) const {
+    return printable(table_.columns.name_of(column_of(f)));
 }
 
 std::string CsvFeatures::treatment(std::size_t f) const {
@@ -298,18 +287,13 @@ std::string CsvFeatures::treatment(std::size_t f) const {
 std::vector<std::string> CsvFeatures::lines(std::uint64_t records) const {
     std::vector<std::string> lines;
     for (std::size_t f = 0; f < read_.size(); ++f) {
-        const std::string name = printable(table_.columns.name_of(table_.columns.features[f]));
         if (table_.columns.are_categories[f] && !table_.csv.like)
             lines.push_back(fmt::format("column {}: {} text(s), a number each: {}",
-                                        name,
+                                        name_of(f),
                                         read_[f].numbers.size(),
                                         listed(sorted_texts(read_[f].numbers).texts)));
-        if (read_[f].missing > 0)
-            lines.push_back(fmt::format("column {}: {} of {} cells have no value; {}",
-                                        name,
-                                        grouped(read_[f].missing),
-                                        grouped(records),
-                                        treatment(f)));
+        if (table_.missing[column_of(f)] > 0)
+            lines.push_back(table_.missing_text(column_of(f), records, treatment(f)));
     }
     return lines;
 }

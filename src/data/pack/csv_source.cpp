@@ -33,10 +33,10 @@ class CsvImport {
         std::vector<std::string> cells;
         check(table_.reader.next(cells), [&] { return table_.unusable("it has no records"); });
         table_.columns = columns_of(cells, table_.csv, table_.file.path());
+        table_.missing.resize(cells.size());
         features_.begin();
         learned_ = table_.columns.targets;
         if (table_.columns.label != no_column) learned_.push_back(table_.columns.label);
-        missing_.resize(learned_.size());
         bool has_record = !table_.columns.is_header();
         while (has_record || table_.reader.next(cells)) {
             has_record = false;
@@ -79,12 +79,13 @@ class CsvImport {
 
     // All such cells of a record count.
     bool lacks_value(const std::vector<std::string>& cells) {
-        bool lacks = features_.lack_value(cells);
-        for (std::size_t i = 0; i < learned_.size(); ++i)
-            if (has_no_value(cells[learned_[i]])) {
-                ++missing_[i];
-                lacks = true;
-            }
+        bool lacks = false;
+        for (const auto* columns : {&table_.columns.features, &learned_})
+            for (const std::size_t column : *columns)
+                if (has_no_value(cells[column])) {
+                    ++table_.missing[column];
+                    lacks = true;
+                }
         return lacks;
     }
 
@@ -157,14 +158,10 @@ class CsvImport {
         constexpr std::size_t most_lines = 20;
         features_.warn_of_lost_digits();
         std::vector<std::string> lines = features_.lines(records_);
-        for (std::size_t i = 0; i < learned_.size(); ++i)
-            if (missing_[i] > 0)
+        for (const std::size_t column : learned_)
+            if (table_.missing[column] > 0)
                 lines.push_back(
-                    fmt::format("column {}: {} of {} cells have no value; their records are left "
-                                "out",
-                                printable(table_.columns.name_of(learned_[i])),
-                                grouped(missing_[i]),
-                                grouped(records_)));
+                    table_.missing_text(column, records_, "their records are left out"));
         for (std::size_t i = 0; i < std::min(lines.size(), most_lines); ++i)
             once(Level::info, "{}", lines[i]);
         if (lines.size() > most_lines)
@@ -181,8 +178,7 @@ class CsvImport {
     const SourceOptions& options_;
     CsvFeatures features_;
     Spool answers_;
-    std::vector<std::size_t> learned_;    // columns of targets, or the one of labels
-    std::vector<std::uint64_t> missing_;  // cells of these
+    std::vector<std::size_t> learned_;  // columns of targets, or the one of labels
     std::map<std::string, std::int64_t> classes_;
     std::vector<std::string> row_names_;
     bool labels_are_names_ = false;

@@ -421,6 +421,16 @@ Error CsvTable::unusable(const std::string& why, const std::string& fix) const {
     return malformed_input(file.path(), "a CSV file that can be packed", why, fix);
 }
 
+std::string CsvTable::missing_text(std::size_t column,
+                                   std::uint64_t records,
+                                   std::string_view treatment) const {
+    return fmt::format("column {}: {} of {} cells have no value; {}",
+                       printable(columns.name_of(column)),
+                       grouped(missing[column]),
+                       grouped(records),
+                       treatment);
+}
+
 Error CsvTable::bad_cell(std::size_t column,
                          const std::string& cell,
                          const char* wanted,

@@ -121,14 +121,20 @@ struct CsvTable {
     const CsvOptions& csv;
     InputFile file;
     CsvReader reader;
-    CsvColumns columns;  ///< known once the first record was read
+    CsvColumns columns;                  ///< known once the first record was read
+    std::vector<std::uint64_t> missing;  ///< by column: cells that lack a value
+
+    /// Returns "column 2 ('mass'): 3 of 10 cells have no value; TREATMENT".
+    std::string missing_text(std::size_t column,
+                             std::uint64_t records,
+                             std::string_view treatment) const;
 };
 
 struct CsvFeature {
     std::map<std::string, std::int64_t> numbers;  ///< of its categories, as they came
     std::vector<std::uint64_t> counts;            ///< of these
     double origin = 0, sum = 0;                   ///< sum of the differences to the first number
-    std::uint64_t cells = 0, missing = 0;
+    std::uint64_t cells = 0;
     double least = 0, most = 0;  ///< of the numbers as they are in the table
 
     double mean() const { return origin + sum / static_cast<double>(cells); }
@@ -147,13 +153,10 @@ SortedTexts sorted_texts(const std::map<std::string, std::int64_t>& numbers);
 /// transform.
 class CsvFeatures {
   public:
-    explicit CsvFeatures(const CsvTable& table) : table_(table) {}
+    explicit CsvFeatures(CsvTable& table) : table_(table) {}
 
     /// Begins when the table's columns are known.
     void begin();
-
-    /// Counts the features of a record that lack a value; returns whether there are any.
-    bool lack_value(const std::vector<std::string>& cells);
 
     /// Returns the reason why each record lacks a value: E214, naming an empty column.
     Error nothing_left(std::uint64_t records) const;
@@ -182,8 +185,10 @@ class CsvFeatures {
     void check_names(const std::vector<std::string>& names) const;
     TableForm form() const;
     std::string treatment(std::size_t f) const;
+    std::size_t column_of(std::size_t f) const { return table_.columns.features[f]; }
+    std::string name_of(std::size_t f) const;
 
-    const CsvTable& table_;
+    CsvTable& table_;
     Spool spool_;
     std::vector<CsvFeature> read_;
 };
