@@ -19,7 +19,6 @@
 #include "stream/request_plan.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -29,13 +28,8 @@
 namespace lockstep {
 
 void describe(Record& record, Finding& finding) {
-    record.field("code", finding.code);
-    record.field("file", finding.file);
-    record.field("field", finding.field);
-    record.field("block", finding.block);
-    record.field("offset", finding.offset);
-    record.field("bytes", finding.bytes);
-    record.field("text", finding.text);
+    LOCKSTEP_EACH(record.field, finding.code, finding.file, finding.field, finding.block);
+    LOCKSTEP_EACH(record.field, finding.offset, finding.bytes, finding.text);
 }
 
 namespace {
@@ -88,12 +82,6 @@ struct ShardView {
                 .bytes = block.stored_bytes,
                 .text = damage_text(path, field, placed.number, block) + ": " + why};
     }
-};
-
-/// What a pass found, in the order of the file, and the hash of the whole file.
-struct ShardPass {
-    std::vector<Finding> findings;
-    std::string xxh3_128;
 };
 
 constexpr std::uint64_t usual_segment_bytes = std::uint64_t{4} << 20;
@@ -170,32 +158,6 @@ class SegmentReader {
     std::vector<std::byte> decoded_;
 };
 
-/// Reads the file once, in pieces, on `threads` threads (>= 1) that also check the blocks; hashes
-/// it as it comes. Calls `report` with the bytes done. Errors: those of reading.
-ShardPass pass_over(const ShardView& shard,
-                    int threads,
-                    const std::function<void(std::uint64_t)>& report) {
-    const SegmentPlan plan =
-        plan_segments(shard.blocks, fs::file_size(shard.path), usual_segment_bytes);
-    std::vector<SegmentReader> readers;
-    const auto useful = std::clamp<std::size_t>(plan.segments.size(), 1, std::max(threads, 1));
-    for (std::size_t i = 0; i < useful; ++i) readers.emplace_back(shard, plan);
-    ShardPass pass;
-    Hasher128 hasher;
-    work_in_order<ReadSegment>(plan.segments.size(), readers, [&](std::uint64_t at, auto& read) {
-        hasher.add(read.bytes);
-        std::ranges::move(read.findings, std::back_inserter(pass.findings));
-        report(plan.segments[at].offset + plan.segments[at].bytes);
-    });
-    for (const PlacedBlock& placed : plan.cut_off)
-        pass.findings.push_back(
-            shard.finding(placed, "E204", "they reach beyond the end of the file"));
-    for (const PlacedBlock& placed : plan.overlaps)
-        pass.findings.push_back(shard.finding(placed, "E208", "they overlap with another block"));
-    pass.xxh3_128 = hasher.value().hex();
-    return pass;
-}
-
 // One member's look at a data set: its shards are those whose number is its rank, modulo.
 class Verification {
   public:
@@ -206,7 +168,7 @@ class Verification {
         : folder_(std::move(folder)),
           manifest_(manifest),
           report_(report),
-          threads_(worker_count(options.threads)),
+          threads_(static_cast<std::size_t>(worker_count(options.threads))),
           rank_(static_cast<std::size_t>(options.team.rank)),
           size_(static_cast<std::size_t>(options.team.size)) {}
 
@@ -251,10 +213,8 @@ class Verification {
 
     void verify_content(const ShardView& view) {
         const Shard& shard = view.shard();
-        ShardPass pass = pass_over(
-            view, threads_, [&](std::uint64_t done) { tell(std::min(done, shard.bytes)); });
-        std::ranges::move(pass.findings, std::back_inserter(findings_));
-        if (pass.xxh3_128 == shard.xxh3_128) return verify_structure(view);
+        const std::string found = hash_of(view);
+        if (found == shard.xxh3_128) return verify_structure(view);
         if (findings_.empty())
             add({.code = "E213",
                  .file = shard.name,
@@ -262,8 +222,33 @@ class Verification {
                      fmt::format("'{}' is damaged outside of its blocks, where HDF5 keeps its own "
                                  "structures: its XXH3-128 is {}, the manifest says {}",
                                  view.path.string(),
-                                 pass.xxh3_128,
+                                 found,
                                  shard.xxh3_128)});
+    }
+
+    // Reads the file once, in pieces, on threads that also check the blocks. What they find comes
+    // in the order of the file.
+    std::string hash_of(const ShardView& view) {
+        const SegmentPlan plan =
+            plan_segments(view.blocks, fs::file_size(view.path), usual_segment_bytes);
+        std::vector<SegmentReader> readers;
+        const auto useful = std::clamp<std::size_t>(plan.segments.size(), 1, threads_);
+        for (std::size_t i = 0; i < useful; ++i) readers.emplace_back(view, plan);
+        Hasher128 hasher;
+        std::vector<Finding> found;
+        work_in_order<ReadSegment>(
+            plan.segments.size(), readers, [&](std::uint64_t at, auto& read) {
+                hasher.add(read.bytes);
+                std::ranges::move(read.findings, std::back_inserter(found));
+                const std::uint64_t end = plan.segments[at].offset + plan.segments[at].bytes;
+                tell(std::min(end, view.shard().bytes));
+            });
+        std::ranges::move(found, std::back_inserter(findings_));
+        for (const PlacedBlock& placed : plan.cut_off)
+            add(view.finding(placed, "E204", "they reach beyond the end of the file"));
+        for (const PlacedBlock& placed : plan.overlaps)
+            add(view.finding(placed, "E208", "they overlap with another block"));
+        return hasher.value().hex();
     }
 
     std::vector<std::vector<StoredBlock>> indexes_of(std::size_t number, const fs::path& path) {
@@ -325,8 +310,7 @@ class Verification {
     const Manifest& manifest_;
     const VerifyReport& report_;
     Sandbox sandbox_;
-    int threads_;
-    std::size_t rank_, size_;
+    std::size_t threads_, rank_, size_;
     std::vector<Finding> findings_;
     std::uint64_t done_ = 0, mine_ = 0, total_ = 0;
 };
