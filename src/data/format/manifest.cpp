@@ -248,30 +248,22 @@ void describe(Record& record, Field& field) {
     record.field("name", field.name);
     record.text("type", field.type, element_name, parse_element, "an element type");
     record.field("shape", field.shape);
-    record.sparse("layout", field.layout);
-    record.sparse("mean", field.mean);
-    record.sparse("std", field.std);
-    record.sparse("class_counts", field.class_counts);
-    record.sparse("class_names", field.class_names);
-    record.sparse("columns", field.columns);
+    LOCKSTEP_EACH(record.sparse, field.layout, field.mean, field.std, field.class_counts);
+    LOCKSTEP_EACH(record.sparse, field.class_names, field.columns);
     if (record.wants("table", field.table.width > 0)) record.field("table", field.table);
     record.sparse("source", field.source);
 }
 
 void describe(Record& record, IndexPlace& place) {
     record.field("field", place.field);
-    record.count("offset", place.offset);
-    record.count("blocks", place.blocks);
+    LOCKSTEP_EACH(record.count, place.offset, place.blocks);
     record.text("xxh3_64", place.hash, hex64, parse_hex64, "16 hexadecimal digits");
 }
 
 void describe(Record& record, Shard& shard) {
     record.field("path", shard.name);
-    record.count("bytes", shard.bytes);
-    record.count("samples", shard.samples);
-    record.count("first_sample", shard.first_sample);
-    record.field("xxh3_128", shard.xxh3_128);
-    record.field("index", shard.index);
+    LOCKSTEP_EACH(record.count, shard.bytes, shard.samples, shard.first_sample);
+    LOCKSTEP_EACH(record.field, shard.xxh3_128, shard.index);
 }
 
 Shard shard_from_json(const Json& json,
@@ -290,10 +282,7 @@ void describe(Record& record, Manifest& manifest) {
     if (format != format_name(kind))
         throw nonsense(record.origin(), fmt::format("its format is '{}'", printable(format)));
     record.version("format_version", manifest_format_version);
-    record.field("name", manifest.name);
-    record.field("split", manifest.split);
-    record.field("uuid", manifest.uuid);
-    record.field("writer", manifest.writer);
+    LOCKSTEP_EACH(record.field, manifest.name, manifest.split, manifest.uuid, manifest.writer);
     record.field("row_order", manifest.row_order);
     const auto parse_codec = [=](std::string_view name) { return parse_stored_codec(name, kind); };
     record.text("codec", manifest.codec, codec_name, parse_codec, "a codec");
@@ -305,8 +294,7 @@ void describe(Record& record, Manifest& manifest) {
             throw nonsense(record.origin(), fmt::format("blocks of {} rows", block_rows));
         manifest.block_rows = static_cast<std::uint32_t>(block_rows);
     }
-    record.field("fields", manifest.fields);
-    record.field("shards", manifest.shards);
+    LOCKSTEP_EACH(record.field, manifest.fields, manifest.shards);
     if (!record.is_reading()) return;
     for (const Shard& shard : manifest.shards) check_names(shard, manifest.fields, record.origin());
 }

@@ -77,8 +77,7 @@ struct PackPlan {
 };
 
 void describe(Record& record, PackPlan& plan) {
-    record.field("identity", plan.identity);
-    record.field("fields", plan.fields);
+    LOCKSTEP_EACH(record.field, plan.identity, plan.fields);
 }
 
 // Returns nothing if there is no valid record.
