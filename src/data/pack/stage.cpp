@@ -48,8 +48,7 @@ struct Marker {
 };
 
 void describe(Record& record, Marker& marker) {
-    record.field("source", marker.source);
-    record.field("digest", marker.digest);
+    LOCKSTEP_EACH(record.field, marker.source, marker.digest);
 }
 
 // Nothing if it is none.
@@ -88,21 +87,18 @@ fs::path part_of(const fs::path& path) {
     return path.string() + ".part";
 }
 
-// Writes into files that are there. One thread.
-class PartWriter {
-  public:
-    void write(const fs::path& part, std::uint64_t offset, std::string_view bytes) {
-        UniqueFd& fd = files_[part];
-        if (!fd) allow_open_files(files_.size());
-        if (!fd) fd = UniqueFd(::open(part.c_str(), O_WRONLY | O_CLOEXEC));
-        if (!fd) throw system_error("write", part, errno);
-        if (const int reason = try_write_at(fd.value(), std::as_bytes(std::span(bytes)), offset))
-            throw system_error("write", part, reason);
-    }
-
-  private:
-    std::map<fs::path, UniqueFd> files_;
-};
+// Writes into a file that is there, and stays open among `files`.
+void write_part(std::map<fs::path, UniqueFd>& files,
+                const fs::path& part,
+                std::uint64_t offset,
+                std::string_view bytes) {
+    UniqueFd& fd = files[part];
+    if (!fd) allow_open_files(files.size());
+    if (!fd) fd = UniqueFd(::open(part.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!fd) throw system_error("write", part, errno);
+    if (const int reason = try_write_at(fd.value(), std::as_bytes(std::span(bytes)), offset))
+        throw system_error("write", part, reason);
+}
 
 // Numbers that somebody has, ascending.
 std::vector<std::size_t> union_of(const std::vector<std::string>& lists) {
@@ -270,15 +266,16 @@ class Staging {
             message = own_message(pieces[at]);
         };
         std::vector<std::decay_t<decltype(read_ahead)>> readers(readers_ahead, read_ahead);
-        PartWriter writer;
+        std::map<fs::path, UniqueFd> files;
         std::optional<Error> failure;
         std::uint64_t done = 0, total = 0;
         for (const StagePiece& piece : pieces) total += piece.bytes;
         const auto store = [&](const StagePiece& piece, const std::string& message) {
             if (std::ranges::binary_search(missing_, piece.shard))
-                writer.write(part_of(folder_ / manifest_.shards[piece.shard].name),
-                             piece.offset,
-                             std::string_view(message).substr(1));
+                write_part(files,
+                           part_of(folder_ / manifest_.shards[piece.shard].name),
+                           piece.offset,
+                           std::string_view(message).substr(1));
             const double part = static_cast<double>(done) / static_cast<double>(total) *
                                 static_cast<double>(bytes_of(shards));
             if (report_)
