@@ -7,7 +7,7 @@
 // If a number does not fit into 32 bits, these are all ones and a Zip64 field has it.
 //
 // Tested: train/program/program_file_test.cpp (damaged and hostile archives),
-// data/pack/npy_source_test.cpp.
+// data/pack/array_sources_test.cpp.
 #include "lockstep/core/zip_file.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // IDX and CIFAR: files of bytes whose records all have one size.
-// Tested: data/pack/idx_source_test.cpp.
+// Tested: data/pack/array_sources_test.cpp.
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/split.hpp"
