@@ -18,6 +18,7 @@ struct Image {
     std::vector<std::uint8_t> pixels;
 
     std::size_t row_bytes() const { return std::size_t{width} * channels; }
+    bool operator==(const Image&) const = default;
 };
 
 /// The reason why bytes are no image; the caller, who knows their source, makes an Error of it.

@@ -129,6 +129,13 @@ inline std::string refusal(const std::string& text) {
     return "";
 }
 
+/// Wherever a text is cut, there is no image.
+inline void expect_refused_where_cut(const std::vector<std::string>& texts) {
+    for (const std::string& text : texts)
+        for (std::size_t bytes = 0; bytes < text.size(); bytes += 1 + bytes / 16)
+            EXPECT_NE(refusal(text.substr(0, bytes)), "") << text.substr(0, 4) << " at " << bytes;
+}
+
 /// Flips bits of each text a thousand times, about half of them in the last `at_end` bytes: there
 /// is an image of the size it says, or a refusal. Returns the number of refusals.
 inline int refused_with_flipped_bits(const std::vector<std::string>& texts,
