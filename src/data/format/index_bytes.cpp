@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/hash.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
 #include "codec.hpp"

@@ -4,7 +4,6 @@
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/sources.hpp"
 
-#include "column.hpp"
 #include "image_rows.hpp"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hdf5_part.hpp"
 
-#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "format/index_columns.hpp"

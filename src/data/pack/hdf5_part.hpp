@@ -2,7 +2,6 @@
 // A data set of one HDF5 file for packing: whether it can be packed, and the reader of its rows.
 #pragma once
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
@@ -11,7 +10,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -8,7 +8,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/check.hpp"
-#include "lockstep/data/order.hpp"
 
 #include "format/codec.hpp"
 #include "format/manifest_fields.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Foreign files whose chunks cut samples, as h5py's `chunks=True` makes them.
-#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/resident.hpp"
 
 #include "data/foreign_files.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chunks of foreign files as filters left them: each chain is undone, and nonsense is named.
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/foreign.hpp"
 
 #include "data/foreign_files.hpp"
 #include "data/pack/rows.hpp"

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Labels as others write them: texts, enumerations, one-hot rows.
-#include "lockstep/core/json.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/sources.hpp"
 
 #include "data/foreign_files.hpp"
-#include "data/samples.hpp"
 #include "hdf5/file_facts.hpp"
 #include "hdf5/h5.hpp"
-#include "hdf5/row_layout.hpp"
 #include "streamed.hpp"
 #include "support/unit.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/foreign.hpp"
 
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
 
 #include "data/foreign_files.hpp"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Foreign files whose numbers are of other widths and byte orders than any field's.
-#include "lockstep/data/foreign.hpp"
 
 #include "data/foreign_files.hpp"
-#include "data/samples.hpp"
 #include "format/widening.hpp"
 #include "hdf5/h5.hpp"
 #include "streamed.hpp"

@@ -2,7 +2,6 @@
 // A build without libpng, libjpeg, libtiff and c-blosc: it says which library a file needs, and
 // reads the rest.
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/sources.hpp"
 
 #include "data/foreign_files.hpp"

@@ -5,8 +5,6 @@
 #include "lockstep/data/sources.hpp"
 
 #include "pack/npy_header.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
 
 #include <string>
 #include <vector>
