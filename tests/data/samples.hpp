@@ -10,6 +10,7 @@
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/sources.hpp"
 
+#include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
@@ -157,6 +158,24 @@ inline std::map<std::uint64_t, Delivered> read_all(std::shared_ptr<const Dataset
             all[batch.sample_ids[row]] = delivered(batch, row);
         if (batch.next.epoch > batch.position.epoch) return all;
     }
+}
+
+/// All rows of field number `field`, in stored order, through a stream.
+inline std::vector<std::byte> streamed(const DatasetIndex& index, std::size_t field) {
+    BatchStream stream(std::make_shared<const DatasetIndex>(index),
+                       {.order = OrderKind::sequential, .batch = 13});
+    std::vector<std::byte> rows;
+    for (;;) {
+        const Batch batch = stream.next();
+        rows.insert(rows.end(), batch.fields[field].begin(), batch.fields[field].end());
+        if (batch.next.epoch > 0) return rows;
+    }
+}
+
+/// The error of opening files of others, of code "none" where they open.
+inline Error error_of_opening(const std::vector<fs::path>& files,
+                              const std::vector<FieldMapping>& fields) {
+    return error_of([&] { DatasetIndex::open_foreign(files, fields); });
 }
 
 /// What read_all() should give.

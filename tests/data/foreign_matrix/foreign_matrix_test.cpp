@@ -8,7 +8,6 @@
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/sources.hpp"
 
-#include "data/hdf5/streamed.hpp"
 #include "data/samples.hpp"
 #include "support/unit.hpp"
 

@@ -7,7 +7,6 @@
 #include "data/samples.hpp"
 #include "hdf5/contents.hpp"
 #include "hdf5/shard_probe.hpp"
-#include "streamed.hpp"
 #include "support/unit.hpp"
 
 #include <algorithm>

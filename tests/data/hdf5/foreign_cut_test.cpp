@@ -5,7 +5,6 @@
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
 #include "stream/read_plan.hpp"
-#include "streamed.hpp"
 #include "support/unit.hpp"
 
 #include <fmt/format.h>

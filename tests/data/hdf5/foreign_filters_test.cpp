@@ -6,7 +6,6 @@
 #include "data/pack/rows.hpp"
 #include "data/samples.hpp"
 #include "format/codec.hpp"
-#include "streamed.hpp"
 #include "support/unit.hpp"
 
 #include <blosc.h>

@@ -4,9 +4,9 @@
 #include "lockstep/data/sources.hpp"
 
 #include "data/foreign_files.hpp"
+#include "data/samples.hpp"
 #include "hdf5/file_facts.hpp"
 #include "hdf5/h5.hpp"
-#include "streamed.hpp"
 #include "support/unit.hpp"
 
 #include <fmt/format.h>

@@ -2,9 +2,9 @@
 // Foreign files whose numbers are of other widths and byte orders than any field's.
 
 #include "data/foreign_files.hpp"
+#include "data/samples.hpp"
 #include "format/widening.hpp"
 #include "hdf5/h5.hpp"
-#include "streamed.hpp"
 #include "support/unit.hpp"
 
 #include <cmath>

@@ -5,7 +5,6 @@
 #include "lockstep/data/sources.hpp"
 
 #include "data/foreign_files.hpp"
-#include "data/hdf5/streamed.hpp"
 #include "data/samples.hpp"
 #include "rows.hpp"
 #include "support/unit.hpp"
