@@ -311,16 +311,6 @@ FieldPlan plan_field(const std::string& name,
     return {std::move(field), {}};
 }
 
-void check_has_images(const std::vector<NamedInput>& inputs, ImageLayout layout) {
-    const bool has_images = std::ranges::count(inputs, "images", &NamedInput::field) > 0;
-    check(has_images || layout == ImageLayout::unstated, [] {
-        return Error("E106",
-                     "--layout is given, and no field is called 'images'",
-                     "it is the layout of images, and other fields are not converted",
-                     "drop it, or name the field of images 'images'");
-    });
-}
-
 void check_has_channels(const NamedInput& images,
                         ImageLayout layout,
                         std::uint64_t count,
@@ -338,7 +328,9 @@ void check_has_channels(const NamedInput& images,
     });
 }
 
-void check_names(const std::string& option, const std::vector<NamedInput>& inputs) {
+void check_inputs(const std::string& option,
+                  const std::vector<NamedInput>& inputs,
+                  ImageLayout layout) {
     std::set<std::string> names;
     for (const NamedInput& input : inputs)
         check(names.insert(input.field).second, [&] {
@@ -347,6 +339,12 @@ void check_names(const std::string& option, const std::vector<NamedInput>& input
                          "",
                          "drop one of them");
         });
+    check(names.contains("images") || layout == ImageLayout::unstated, [] {
+        return Error("E106",
+                     "--layout is given, and no field is called 'images'",
+                     "it is the layout of images, and other fields are not converted",
+                     "drop it, or name the field of images 'images'");
+    });
 }
 
 }  // namespace lockstep

@@ -142,9 +142,6 @@ FieldPlan plan_field(const std::string& name,
 /// Converts u8, i32 or i64 to i64.
 RowTransform widening(ElementType from);
 
-/// Checks that some field has images if `layout` is stated. Errors: E106.
-void check_has_images(const std::vector<NamedInput>& inputs, ImageLayout layout);
-
 /// Refuses channels for images of two dimensions, when one option applies to all. Errors: E235.
 /// `one_each`: as in LaidOutRows.
 void check_has_channels(const NamedInput& images,
@@ -153,7 +150,10 @@ void check_has_channels(const NamedInput& images,
                         const std::vector<std::int64_t>& shape,
                         const std::string& one_each);
 
-/// Checks that no field is named twice in the values of --`option`. Errors: E103.
-void check_names(const std::string& option, const std::vector<NamedInput>& inputs);
+/// Checks that no field is named twice in the values of --`option`, and that some field has images
+/// if `layout` is stated. Errors: E103, E106.
+void check_inputs(const std::string& option,
+                  const std::vector<NamedInput>& inputs,
+                  ImageLayout layout = ImageLayout::unstated);
 
 }  // namespace lockstep

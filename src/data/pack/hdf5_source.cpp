@@ -390,15 +390,14 @@ std::unique_ptr<RowSource> open_hdf5(const std::vector<fs::path>& files,
                                      const std::vector<FieldMapping>& fields,
                                      ImageLayout layout,
                                      const SourceOptions& options) {
-    check_names("field", named_inputs(fields));
+    check_inputs("field", named_inputs(fields), layout);
     expect(!files.empty() && !fields.empty(), "there are files and fields");
-    check_has_images(named_inputs(fields), layout);
     const AskedFiles asked{files, fields, layout, options.links, options.is_sample_a_file};
     return Hdf5Import(files, asked, options).run();
 }
 
 void check_packs_hdf5(const fs::path& file, const AskedFiles& asked) {
-    check_names("field", named_inputs(asked.fields));
+    check_inputs("field", named_inputs(asked.fields));
     const SourceOptions options{.links = asked.links};
     Hdf5Import({file}, asked, options).read_first_rows();
 }

@@ -341,8 +341,7 @@ std::string npy_header_text(ElementType type, const std::vector<std::uint64_t>& 
 std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
                                     ImageLayout layout,
                                     const SourceOptions& options) {
-    check_names("npy", inputs);
-    check_has_images(inputs, layout);
+    check_inputs("npy", inputs, layout);
     std::vector<Field> fields;
     std::vector<Column> columns;
     std::vector<std::vector<std::uint64_t>> sizes;
