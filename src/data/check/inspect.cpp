@@ -131,24 +131,18 @@ std::string storage_text(const DatasetFacts& facts) {
     return text;
 }
 
-// Returns true if a folder has exactly these files.
-bool has_just(const fs::path& folder, std::vector<fs::path> files) {
-    std::ranges::sort(files);
-    try {
-        return std::ranges::equal(
-            foreign_files(folder), files, [](const fs::path& a, const fs::path& b) {
-                return fs::absolute(a).lexically_normal() == fs::absolute(b).lexically_normal();
-            });
-    } catch (const Error&) {
-        return false;
-    }
-}
-
 // As --data: what was given, or the folder that has just these files, where a shell named them all.
-fs::path data_of(const fs::path& where, const std::vector<fs::path>& files) {
+fs::path data_of(const fs::path& where, std::vector<fs::path> files) {
     if (files.size() < 2 || where.native().find(',') == fs::path::string_type::npos) return where;
     const fs::path folder = files[0].parent_path().empty() ? "." : files[0].parent_path();
-    return has_just(folder, files) ? folder : where;
+    std::ranges::sort(files);
+    const auto normal = [](const fs::path& file) { return fs::absolute(file).lexically_normal(); };
+    try {
+        const bool are_all = std::ranges::equal(foreign_files(folder), files, {}, normal, normal);
+        return are_all ? folder : where;
+    } catch (const Error&) {
+        return where;
+    }
 }
 
 // The first and up to 16 others from all over them.
