@@ -123,10 +123,11 @@ inline void write_dataset(hid_t file, const ForeignDataset& data) {
 
 enum class Format { earliest, newest };
 
-inline void write_foreign(const std::filesystem::path& path,
-                          const std::vector<ForeignDataset>& datasets,
-                          Format format = Format::earliest,
-                          hsize_t user_block = 0) {
+/// Returns `path`.
+inline fs::path write_foreign(const fs::path& path,
+                              const std::vector<ForeignDataset>& datasets,
+                              Format format = Format::earliest,
+                              hsize_t user_block = 0) {
     const hid_t access = must(H5Pcreate(H5P_FILE_ACCESS));
     if (format == Format::newest)
         H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
@@ -137,6 +138,7 @@ inline void write_foreign(const std::filesystem::path& path,
     H5Fclose(file);
     H5Pclose(creation);
     H5Pclose(access);
+    return path;
 }
 
 /// A test that writes files of others into its folder.
@@ -145,8 +147,7 @@ class ForeignFolder : public InFolder {
     fs::path write(const std::string& name,
                    const std::vector<ForeignDataset>& datasets,
                    Format format = Format::earliest) const {
-        write_foreign(folder_ / name, datasets, format);
-        return folder_ / name;
+        return write_foreign(folder_ / name, datasets, format);
     }
 };
 

@@ -117,17 +117,16 @@ TEST_F(Inspect, AdvisesToPackFilesOfOthers) {
         labels.push_back(static_cast<std::byte>(row * 10 / rows));
         labels.push_back(std::byte{0});
     }
-    test::write_foreign(
+    const fs::path file = test::write_foreign(
         folder_ / "a.h5",
         {{.path = "/y", .type = H5T_STD_I16LE, .size = {rows}, .chunk = {1000}, .bytes = labels}});
     const auto index = std::make_shared<const DatasetIndex>(
-        DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"labels", "/y"}}));
+        DatasetIndex::open_foreign({file}, {{"labels", "/y"}}));
     const LayoutReport found = layout_report(index);
     EXPECT_FALSE(found.fields.at(0).is_chunked);
     ASSERT_EQ(found.labels.size(), 1u);
     EXPECT_NEAR(found.labels[0].whole_bits, std::log2(10.0), 1e-9);
-    EXPECT_THAT(inspect_data(folder_ / "a.h5", {.fields = {{"labels", "/y"}}}),
-                HasSubstr("data set   a\n"))
+    EXPECT_THAT(inspect_data(file, {.fields = {{"labels", "/y"}}}), HasSubstr("data set   a\n"))
         << "no split";
     EXPECT_LT(found.labels[0].mixing(), 0.2);
     EXPECT_THAT(found.advice, Contains(HasSubstr("lockstep data pack --hdf5")));
@@ -239,7 +238,7 @@ TEST(ValueSummary, CountsWhatIsNotFiniteApart) {
 }
 
 // Images of 3 x 6 x 5 in chunks, their classes, and what is in the way of three others.
-class InspectFiles : public InFolder {
+class InspectFiles : public test::ForeignFolder {
   protected:
     InspectFiles() {
         ForeignDataset images{.path = "/scan/x",
@@ -294,14 +293,13 @@ TEST_F(InspectFiles, WritesAContactSheet) {
 }
 
 TEST_F(InspectFiles, SaysWhereThereAreNoImages) {
-    const fs::path table = folder_ / "table.h5";
-    test::write_foreign(table,
-                        {{.path = "/x", .size = {5, 4}, .bytes = test::random_bytes(20, 1)}});
+    const fs::path table =
+        write("table.h5", {{.path = "/x", .size = {5, 4}, .bytes = test::random_bytes(20, 1)}});
     EXPECT_EQ(caught_code([&] { inspect_data(table, {.sheet = folder_ / "no.png"}); }), "E217");
     EXPECT_FALSE(fs::exists(folder_ / "no.png"));
     EXPECT_THAT(inspect_data(table), HasSubstr("no command to train on it: no labels"));
-    const fs::path single = folder_ / "single.h5";
-    test::write_foreign(single, {{.path = "/x", .size = {5}, .bytes = test::random_bytes(5, 1)}});
+    const fs::path single =
+        write("single.h5", {{.path = "/x", .size = {5}, .bytes = test::random_bytes(5, 1)}});
     EXPECT_THAT(inspect_data(single),
                 HasSubstr("'/x' has one value for each sample, and a model's input has several"));
 }
@@ -321,10 +319,9 @@ TEST_F(InspectFiles, ShowsWhatTheLibraryDoesNotOpen) {
 }
 
 TEST_F(InspectFiles, ReadsSomeRowsOfLargeDataAndSaysHowMany) {
-    const fs::path large = folder_ / "large.h5";
-    test::write_foreign(
-        large,
-        {{.path = "/x", .size = {5000, 4096}, .bytes = std::vector<std::byte>(5000 * 4096)}});
+    const std::vector<std::byte> bytes(5000 * 4096);
+    const fs::path large =
+        write("large.h5", {{.path = "/x", .size = {5000, 4096}, .bytes = bytes}});
     EXPECT_THAT(inspect_data(large), HasSubstr("0 .. 0, mean 0 in 2,048 of 5,000 rows"));
 }
 
@@ -344,10 +341,8 @@ TEST_F(InspectFiles, TakesSeveralFilesByTheFirstAndOpensNoMoreThanSome) {
 
 TEST_F(InspectFiles, SaysWhetherOtherFilesFitTheFirst) {
     const auto scan = [&](const char* name, std::uint64_t rows, std::uint64_t columns) {
-        test::write_foreign(folder_ / name,
-                            {{.path = "/x",
-                              .size = {rows, columns},
-                              .bytes = test::random_bytes(rows * columns, 1)}});
+        const auto bytes = test::random_bytes(rows * columns, 1);
+        write(name, {{.path = "/x", .size = {rows, columns}, .bytes = bytes}});
     };
     scan("s1.h5", 5, 4);
     EXPECT_THAT(inspect_data(folder_ / "s*.h5"), Not(HasSubstr("more file")));
@@ -379,17 +374,15 @@ TEST_F(InspectFiles, ShowsFieldsThatAreNamedAndWhatAJobGetsOfTheSuggestedOnes) {
 }
 
 TEST_F(InspectFiles, ShowsEachGroupOnceAndTakesNothingBesideGroupsForSamplesInThem) {
-    const fs::path file = folder_ / "groups.h5";
     const auto at = [](const char* path) { return ForeignDataset{.path = path, .size = {2}}; };
-    test::write_foreign(file, {at("/a/b/x"), at("/a/b/y"), at("/a/c/x"), at("/x")});
-    EXPECT_THAT(inspect_data(file),
-                ContainsRegex("\na/\n  b/\n    x  .*\n    y  .*\n  c/\n    x  .*\nx  "));
-    const fs::path views = folder_ / "views.h5";
+    EXPECT_THAT(
+        inspect_data(write("groups.h5", {at("/a/b/x"), at("/a/b/y"), at("/a/c/x"), at("/x")})),
+        ContainsRegex("\na/\n  b/\n    x  .*\n    y  .*\n  c/\n    x  .*\nx  "));
     const auto filled = [](const char* path, const std::vector<hsize_t>& size) {
         return ForeignDataset{.path = path, .size = size, .bytes = test::random_bytes(20, 1)};
     };
-    test::write_foreign(
-        views,
+    const fs::path views = write(
+        "views.h5",
         {filled("/data/left/x", {5, 4}), filled("/data/right/x", {5, 4}), filled("/labels", {20})});
     EXPECT_THAT(inspect_data(views), Not(HasSubstr("each group")));
 }

@@ -104,8 +104,8 @@ TEST(PackedSets, StreamOneAfterAnotherWithStatisticsOfAll) {
     std::vector<std::byte> rows[2];
     for (const std::uint64_t count : {70, 41}) {
         const auto both = test::images_and_labels(count, count);
-        test::write_foreign(folder / "x.h5", both);
-        const auto source = open_hdf5({folder / "x.h5"}, {{"images", "/x/data"}, {"labels", "/y"}});
+        const fs::path file = test::write_foreign(folder / "x.h5", both);
+        const auto source = open_hdf5({file}, {{"images", "/x/data"}, {"labels", "/y"}});
         PackOptions options{.output = folder / std::to_string(count), .shards = 2};
         options.block_rows = 16;
         options.shuffle_seed.reset();
@@ -233,9 +233,9 @@ TEST_F(Contents, OfAPlaceThatCannotBeEnteredAreNotSaidToBeMissing) {
 }
 
 TEST_F(Contents, ThatLieInAnotherFileAreJoined) {
-    const fs::path other = folder_ / "labels.h5";
-    test::write_foreign(other,
-                        {{.path = "/z", .size = {8, 1, 1, 1}, .bytes = test::random_bytes(8, 2)}});
+    const fs::path other = test::write_foreign(
+        folder_ / "labels.h5",
+        {{.path = "/z", .size = {8, 1, 1, 1}, .bytes = test::random_bytes(8, 2)}});
     const std::vector<FieldMapping> fields{{"images", "/x/data", RowLayout::hwc}, {"labels", "/z"}};
     const Error error = test::error_of_opening({file_, other}, fields);
     EXPECT_EQ(error.code(), "E207");

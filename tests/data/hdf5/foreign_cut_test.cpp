@@ -61,11 +61,10 @@ TEST_F(ForeignCut, FilesMayCutDifferentlyAndSomeNotAtAll) {
     std::vector<std::byte> wanted;
     for (const std::vector<hsize_t>& chunk :
          std::vector<std::vector<hsize_t>>{{4, 2, 3}, {}, {10, 5, 6}, {3, 5, 2}, {4, 2, 3}}) {
-        files.push_back(folder_ / fmt::format("{}.h5", files.size()));
-        ForeignDataset data{
-            .size = {10, 5, 6}, .chunk = chunk, .bytes = test::random_bytes(300, files.size())};
+        const ForeignDataset data{
+            .size = {10, 5, 6}, .chunk = chunk, .bytes = test::random_bytes(300, 1 + files.size())};
         wanted.insert(wanted.end(), data.bytes.begin(), data.bytes.end());
-        test::write_foreign(files.back(), {data});
+        files.push_back(write(fmt::format("{}.h5", files.size()), {data}));
     }
     const auto index = DatasetIndex::open_foreign(files, {{"values", "/x/data"}});
     EXPECT_EQ(index.forms().cuts.size(), 2u);

@@ -85,8 +85,8 @@ class Chains : public testing::TestWithParam<Chain> {
         return data;
     }
     DatasetIndex open(const ForeignDataset& data, test::Format format = test::Format::earliest) {
-        test::write_foreign(folder_ / "a.h5", {data}, format);
-        return DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"images", "/x/data"}});
+        return DatasetIndex::open_foreign({test::write_foreign(folder_ / "a.h5", {data}, format)},
+                                          {{"images", "/x/data"}});
     }
     TempDir folder_;
 };

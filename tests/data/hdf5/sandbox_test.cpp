@@ -249,14 +249,12 @@ TEST(Facts, AboutOtherDataSetsThanAskedForTakeNoMemory) {
 
 // A file of `chunks` chunks of one row of 64 bytes.
 fs::path many_chunks(const TempDir& folder, std::uint64_t chunks, test::Format format) {
-    const fs::path path = folder / fmt::format("{}.h5", chunks);
-    test::write_foreign(path,
-                        {{.size = {chunks, 64},
-                          .chunk = {1, 64},
-                          .bytes = test::random_bytes(chunks * 64, chunks),
-                          .encode = test::stored_raw}},
-                        format);
-    return path;
+    return test::write_foreign(folder / fmt::format("{}.h5", chunks),
+                               {{.size = {chunks, 64},
+                                 .chunk = {1, 64},
+                                 .bytes = test::random_bytes(chunks * 64, chunks),
+                                 .encode = test::stored_raw}},
+                               format);
 }
 
 double cpu_s() {
