@@ -33,31 +33,27 @@ class BlockCache {
     /// Block number `number`; `make` gives its bytes if they are not here. Others that ask for the
     /// same block meanwhile wait, and get what `make` threw if it did.
     Bytes block(std::uint64_t number, const std::function<std::vector<std::byte>()>& make) {
-        std::promise<Bytes> promise;
+        std::packaged_task<Bytes()> task(
+            [&] { return std::make_shared<const std::vector<std::byte>>(make()); });
         std::unique_lock lock(mutex_);
-        for (auto at = entries_.begin(); at != entries_.end(); ++at)
-            if (at->first == number) {
-                entries_.splice(entries_.begin(), entries_, at);
-                const std::shared_future<Bytes> known = at->second;
-                lock.unlock();
-                return known.get();
-            }
-        const std::shared_future<Bytes> made = promise.get_future().share();
-        entries_.emplace_front(number, made);
+        const auto known = std::ranges::find(entries_, number, &Entry::first);
+        const bool is_new = known == entries_.end();
+        if (is_new)
+            entries_.emplace_front(number, task.get_future().share());
+        else
+            entries_.splice(entries_.begin(), entries_, known);
+        const std::shared_future<Bytes> bytes = entries_.front().second;
         if (entries_.size() > capacity_) entries_.pop_back();
         lock.unlock();
-        try {
-            promise.set_value(std::make_shared<const std::vector<std::byte>>(make()));
-        } catch (...) {
-            promise.set_exception(std::current_exception());
-        }
-        return made.get();
+        if (is_new) task();
+        return bytes.get();
     }
 
   private:
+    using Entry = std::pair<std::uint64_t, std::shared_future<Bytes>>;
     std::size_t capacity_;
     std::mutex mutex_;
-    std::list<std::pair<std::uint64_t, std::shared_future<Bytes>>> entries_;
+    std::list<Entry> entries_;
 };
 
 // A random order needs random reads, unless it is made in two passes over the data, both in order:
