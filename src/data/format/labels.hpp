@@ -26,18 +26,11 @@ Value element_at(std::span<const std::byte> bytes, std::size_t i) {
 /// Calls `action` with an element of `type`, for its C++ type.
 template <class Action>
 auto with_type(ElementType type, Action&& action) {
-    switch (type) {
-        case ElementType::u8:
-            return action(std::uint8_t{});
-        case ElementType::i32:
-            return action(std::int32_t{});
-        case ElementType::f32:
-            return action(float{});
-        case ElementType::f64:
-            return action(double{});
-        case ElementType::i64:
-            break;
-    }
+    using enum ElementType;
+    if (type == u8) return action(std::uint8_t{});
+    if (type == i32) return action(std::int32_t{});
+    if (type == f32) return action(float{});
+    if (type == f64) return action(double{});
     return action(std::int64_t{});
 }
 
