@@ -119,10 +119,7 @@ TEST_P(Verify, ReportsProgressToTheEnd) {
 
 TEST_P(Verify, FindsTheSameOnAnyThreadsAndRanks) {
     const auto index = test::open_index(options_.output);
-    for (const std::size_t block : {2u, 9u, 16u}) {
-        const StoredBlock& damaged = index->stored_blocks(0)[block];
-        test::overwrite(shard(damaged.shard), damaged.offset + 1, "\x11\x22\x33");
-    }
+    for (const std::size_t block : {2u, 9u, 16u}) test::damage_block(*index, 0, block);
     const auto expected = texts(findings());
     EXPECT_THAT(expected, SizeIs(3));
     EXPECT_EQ(texts(verify_dataset(options_.output, {}, {4, {}})), expected);

@@ -33,8 +33,7 @@ ForeignDataset numbers(const char* path, std::vector<hsize_t> size, hid_t type =
 class Hdf5Source : public InFolder {
   protected:
     fs::path write(const std::vector<ForeignDataset>& datasets, const char* name = "a.h5") {
-        test::write_foreign(folder_ / name, datasets);
-        return folder_ / name;
+        return test::write_foreign(folder_ / name, datasets);
     }
     static Error error_of(const std::vector<fs::path>& files,
                           const std::vector<FieldMapping>& fields,

@@ -266,9 +266,7 @@ TEST_F(Reshard, GoesOnAfterAnInterruption) {
 }
 
 TEST_F(Reshard, NamesDamageInItsInput) {
-    const auto index = test::open_index(packed_.output);
-    const StoredBlock& block = index->stored_blocks(0)[20];
-    test::overwrite(packed_.output / manifest_.shards[block.shard].name, block.offset, "damage");
+    test::damage_block(DatasetIndex::open(packed_.output), 0, 20);
     for (const bool shuffles : {false, true}) {
         if (shuffles) options_.shuffle_seed = 1;
         const Error error = test::error_of([&] { reshard(); });

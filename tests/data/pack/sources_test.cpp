@@ -140,8 +140,7 @@ TEST_F(RoundTrip, ExportLeavesNothingBehindWhenItFails) {
         export_dataset(
             index, {out, {}}, [](std::uint64_t) { throw std::runtime_error("cancelled"); }),
         std::runtime_error);
-    const Shard& shard = index->shards().back();
-    test::overwrite(packed / shard.name, index->stored_blocks(0).back().offset + 5, "damage");
+    test::damage_block(*index, 0, index->stored_blocks(0).size() - 1);
     EXPECT_EQ(error_of([&] { export_dataset(index, {out, {}}); }).code(), "E213");
     for (const auto& entry : fs::directory_iterator(folder_.path()))
         EXPECT_EQ(entry.path(), packed) << "is left over";

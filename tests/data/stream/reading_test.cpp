@@ -159,8 +159,7 @@ TEST_F(Reading, KeepsNeighboursOfABlockThatIsDamagedOrCutOff) {
     for (const Codec codec : {Codec::none, Codec::lz4}) {
         const auto index = pack(codec, 1, 10);
         const fs::path shard = options_.output / index->shards()[0].name;
-        const StoredBlock& damaged = index->stored_blocks(0)[3];
-        test::overwrite(shard, damaged.offset + 20, "!damage!");
+        test::damage_block(*index, 0, 3);
         const StoredBlock& last = index->stored_blocks(0).back();
         const StoredBlock& label = index->stored_blocks(1).back();
         const bool is_image_last = last.offset > label.offset;
