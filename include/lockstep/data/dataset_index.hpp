@@ -219,9 +219,8 @@ class DatasetIndex {
 
     /// Returns the manifest's digest: the part of the data that decides a run's bits.
     const std::string& digest() const { return manifest_.digest; }
-    std::uint64_t samples() const {
-        return manifest_.samples;
-    }  ///< number of samples in all shards
+    /// Returns the number of samples in all shards.
+    std::uint64_t samples() const { return manifest_.samples; }
 
     /// Returns the fields in the manifest's order.
     const std::vector<Field>& fields() const { return manifest_.fields; }
