@@ -21,28 +21,19 @@ namespace {
 constexpr std::uint64_t usual_batch_bytes = std::uint64_t{4} << 20;
 
 // A new NPY file for the rows of one field, written from beginning to end.
-class NpyFile {
-  public:
+struct NpyFile {
     NpyFile(const fs::path& folder, const Field& field, std::uint64_t rows)
-        : path_(folder / (field.name + ".npy")),
-          fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
-        if (!fd_) throw system_error("create", path_, errno);
+        : path(folder / (field.name + ".npy")),
+          fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
+        if (!fd) throw system_error("create", path, errno);
         std::vector<std::uint64_t> shape{rows};
         for (const std::int64_t size : field.shape)
             shape.push_back(static_cast<std::uint64_t>(size));
-        write_all(fd_.value(), bytes_of(npy_header_text(field.type, shape)), path_);
+        write_all(fd.value(), bytes_of(npy_header_text(field.type, shape)), path);
     }
 
-    void append(std::span<const std::byte> rows) { write_all(fd_.value(), rows, path_); }
-
-    void close() {
-        if (::fsync(fd_.value()) != 0) throw system_error("flush", path_, errno);
-        fd_.reset();
-    }
-
-  private:
-    fs::path path_;
-    UniqueFd fd_;
+    fs::path path;
+    UniqueFd fd;
 };
 
 std::vector<RowRun> runs_of(const std::vector<std::uint64_t>& samples, std::uint64_t all) {
@@ -66,7 +57,7 @@ std::vector<RowRun> runs_of(const std::vector<std::uint64_t>& samples, std::uint
 // Appends the rows of a run to the files of all fields; calls `tell` with rows that were added.
 void write_run(const std::shared_ptr<const DatasetIndex>& index,
                const RowRun& run,
-               std::vector<NpyFile>& files,
+               const std::vector<NpyFile>& files,
                const std::function<void(std::uint64_t)>& tell) {
     const std::uint64_t usual = usual_batch_bytes / index->manifest().bytes_per_sample();
     const std::uint64_t at_once = std::clamp<std::uint64_t>(usual, 1, run.rows);
@@ -79,7 +70,9 @@ void write_run(const std::shared_ptr<const DatasetIndex>& index,
         expect(rows > 0 && batch.sample_ids[0] == run.first + done,
                "sequential order is the stored one");
         for (std::size_t f = 0; f < files.size(); ++f)
-            files[f].append(batch.fields[f].first(rows * index->fields()[f].bytes_per_sample()));
+            write_all(files[f].fd.value(),
+                      batch.fields[f].first(rows * index->fields()[f].bytes_per_sample()),
+                      files[f].path);
         done += rows;
         tell(rows);
     }
@@ -107,7 +100,9 @@ void export_dataset(std::shared_ptr<const DatasetIndex> index,
             done += rows;
             if (report) report(done);
         });
-    for (NpyFile& file : files) file.close();
+    for (const NpyFile& file : files)
+        if (::fsync(file.fd.value()) != 0) throw system_error("flush", file.path, errno);
+    files.clear();
     workspace.commit();
 }
 
