@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tested: e2e/tasks_test.cpp, e2e/own_models_test.cpp.
 #include "loop/trained_run.hpp"
 
 #include "lockstep/cluster/node_facts.hpp"
@@ -6,20 +7,29 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/random.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/plan/model_table.hpp"
+#include "lockstep/run/checkpoint_manifest.hpp"
+#include "lockstep/run/progress.hpp"
+#include "lockstep/train/export_script.hpp"
 
 #include "loop/inputs.hpp"
 #include "model/load_weights.hpp"
-#include "model/model.hpp"
 #include "model/model_file.hpp"
 #include "replica/numerics.hpp"
 #include "schedule/blank_step.hpp"
 #include "task/input.hpp"
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <torch/types.h>
 
 namespace lockstep {
 namespace {
@@ -120,8 +130,6 @@ SamplePart part_of_run(const Communicator& ranks, RunPart part, const TrainedRun
     return part == RunPart::trained ? trained_part(settings) : tested_part(settings);
 }
 
-}  // namespace
-
 // Without what is learned from files of its own: predicting needs none of it.
 std::string wanted_fields(const TrainSettings& settings, const InferSettings& given) {
     if (given.outputs.empty() || settings.fields.empty()) return settings.fields;
@@ -130,6 +138,71 @@ std::string wanted_fields(const TrainSettings& settings, const InferSettings& gi
         if (field.file.empty() || !is_learned(field.name)) wanted.push_back(mapping_text(field));
     return fmt::format("{}", fmt::join(wanted, ","));
 }
+
+using Tokens = std::vector<std::int64_t>;
+
+// Bytes of a text, or numbers with blanks between.
+Tokens tokens_of(const std::string& prompt, const Field& field) {
+    Tokens tokens;
+    const auto fail = [&](const std::string& what) {
+        return Error(
+            "E103",
+            fmt::format("--prompt has the token {}", what),
+            fmt::format("the run's tokens are numbers from 0 to {}", field.classes() - 1),
+            field.type == ElementType::u8 ? "give other text" : "give numbers with blanks between");
+    };
+    if (field.type == ElementType::u8)
+        for (const char byte : prompt) tokens.push_back(static_cast<unsigned char>(byte));
+    else
+        for (const std::string& word : split(prompt, ' ')) {
+            const auto number = parse_integer(word);
+            check(number.has_value(), [&] { return fail(fmt::format("'{}'", printable(word))); });
+            tokens.push_back(*number);
+        }
+    for (const std::int64_t token : tokens)
+        check(token >= 0 && token < field.classes(), [&] { return fail(std::to_string(token)); });
+    return tokens;
+}
+
+std::string text_of(const Tokens& tokens, const Field& field) {
+    std::string text;
+    for (const std::int64_t token : tokens)
+        if (field.type == ElementType::u8)
+            text += static_cast<char>(token);
+        else
+            text += fmt::format("{}{}", text.empty() ? "" : " ", token);
+    return text;
+}
+
+// The token of share `at` of the probability of all, or of the `top` most probable ones.
+std::int64_t chosen(const at::Tensor& logits, const SampleSettings& settings, double at) {
+    if (settings.temperature == 0) return logits.argmax().item<std::int64_t>();
+    const std::int64_t kept =
+        settings.top > 0 ? std::min(settings.top, logits.numel()) : logits.numel();
+    const auto [values, places] = (logits / settings.temperature).topk(kept);
+    const at::Tensor sums = values.softmax(0).cumsum(0);
+    const std::int64_t place = sums.le(at * sums[-1].item<double>()).sum().item<std::int64_t>();
+    return places[std::min(place, kept - 1)].item<std::int64_t>();
+}
+
+// The newest tokens that the model's context holds. A file's may be exported for whole contexts
+// alone: what follows a token changes nothing before it.
+at::Tensor input_of(const Tokens& tokens, const TrainedRun& trained) {
+    const std::int64_t context = trained.shape.width;
+    const std::int64_t count = std::min<std::int64_t>(std::ssize(tokens), context);
+    const bool is_file = source_of(trained.run.settings.model.name) != ModelSource::registered;
+    at::Tensor input = torch::zeros({1, is_file ? context : count}, torch::kInt64);
+    std::copy(tokens.end() - count, tokens.end(), input.data_ptr<std::int64_t>());
+    return input;
+}
+
+at::Tensor tensor_of(const ExportedTensor& exported) {
+    std::vector<std::byte> values = exported.values();
+    const auto type = exported.element == ExportedElement::f32 ? torch::kFloat32 : torch::kInt64;
+    return torch::from_blob(values.data(), exported.shape, type).clone();
+}
+
+}  // namespace
 
 TrainedRun open_trained_run(const InferSettings& given, const Communicator& ranks) {
     TrainedRun trained{.run = agree(ranks, [&] { return read_run_settings(given.run); })};
@@ -165,6 +238,47 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
             load_weights(*trained.model, WeightsFile(given.weights), "", WeightsFor::evaluation);
     });
     return trained;
+}
+
+std::string sample_tokens(const SampleSettings& settings, const Communicator& ranks) {
+    const TrainedRun trained = open_trained_run(settings.from, ranks);
+    check(trained.run.settings.task.kind == TaskKind::next_token, [&] {
+        return Error("E106",
+                     fmt::format("'{}' predicts no tokens", settings.from.run.string()),
+                     "sampling is for runs of --task next-token",
+                     "use 'lockstep predict'");
+    });
+    const DatasetIndex& data = *trained.learned_from;
+    const Field& field = data.fields()[data.field_position("tokens")];
+    Tokens tokens = tokens_of(settings.prompt, field);
+    const at::NoGradGuard no_gradients;
+    trained.model->set_mode(ModelMode::evaluate);
+    CounterRandom random(Purpose::sampling, {static_cast<std::uint64_t>(settings.seed)});
+    Progress progress("sampling", static_cast<std::uint64_t>(settings.tokens));
+    for (std::int64_t i = 0; i < settings.tokens; ++i) {
+        const std::int64_t last =
+            std::min<std::int64_t>(std::ssize(tokens), trained.shape.width) - 1;
+        const at::Tensor logits =
+            only(trained.model->forward({{"tokens", input_of(tokens, trained)}}));
+        tokens.push_back(chosen(logits[0][last].to(torch::kFloat64), settings, random.uniform()));
+        progress.update(static_cast<std::uint64_t>(i + 1));
+    }
+    return text_of(tokens, field);
+}
+
+ExportSummary export_script(const fs::path& run,
+                            const fs::path& checkpoint,
+                            const fs::path& file,
+                            ExportedTensors tensors) {
+    const fs::path model = trained_model_file(run, ModelSource::script, "torchscript");
+    const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
+    NamedTensors values;
+    for (const ExportedTensor& exported : exported_tensors(checkpoint, manifest, tensors))
+        values.push_back({exported.name, tensor_of(exported)});
+    NewFile out(file);
+    out.write(bytes_of(script_with(model, values)));
+    out.finish();
+    return {.step = manifest.state.step, .tensors = values.size(), .bytes = out.bytes()};
 }
 
 }  // namespace lockstep
