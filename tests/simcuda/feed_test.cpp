@@ -10,7 +10,7 @@
 #include "simcuda/machine.hpp"
 #include "simcuda/settings.hpp"
 #include "support/unit.hpp"
-#include "task/sample_feed.hpp"
+#include "task/input.hpp"
 #include "task/task.hpp"
 
 #include <algorithm>

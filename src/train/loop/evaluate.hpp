@@ -10,7 +10,7 @@
 #include "lockstep/plan/settings.hpp"
 
 #include "model/model.hpp"
-#include "task/sample_feed.hpp"
+#include "task/input.hpp"
 
 #include <cstdint>
 #include <functional>

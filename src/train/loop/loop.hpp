@@ -30,7 +30,6 @@
 #include "replica/replica.hpp"
 #include "schedule/train_step.hpp"
 #include "task/input.hpp"
-#include "task/sample_feed.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -11,7 +11,7 @@
 #include "model/model.hpp"
 #include "replica/replica.hpp"
 #include "schedule/leaf_passes.hpp"
-#include "task/sample_feed.hpp"
+#include "task/input.hpp"
 
 #include <cstdint>
 #include <functional>

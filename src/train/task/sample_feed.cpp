@@ -17,7 +17,7 @@
 //
 // Tested: simcuda/feed_test.cpp (streams late at random, bits of a host feed), e2e/device_test.cpp.
 
-#include "task/sample_feed.hpp"
+#include "task/input.hpp"
 
 #include "lockstep/core/clock.hpp"
 
