@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "loop/evaluate.hpp"
+#include "loop/loop.hpp"
 
-#include "lockstep/comm/agree.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/run/progress.hpp"
 
-#include "loop/inputs.hpp"
-#include "model/model.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/peak_memory.hpp"
-#include "task/input.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>

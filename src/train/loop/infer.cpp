@@ -3,10 +3,7 @@
 
 #include "lockstep/train/infer.hpp"
 
-#include "lockstep/comm/agree.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
@@ -14,8 +11,7 @@
 #include "lockstep/run/tensor_files.hpp"
 #include "lockstep/run/text_table.hpp"
 
-#include "loop/evaluate.hpp"
-#include "loop/inputs.hpp"
+#include "loop/loop.hpp"
 #include "loop/output_file.hpp"
 #include "loop/trained_run.hpp"
 
