@@ -15,7 +15,6 @@
 #include "model/model_file.hpp"
 #include "replica/gpu.hpp"
 #include "schedule/blank_step.hpp"
-#include "schedule/peak_memory.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -7,7 +7,6 @@
 #include "lockstep/run/progress.hpp"
 
 #include "schedule/blank_step.hpp"
-#include "schedule/peak_memory.hpp"
 
 #include <algorithm>
 #include <cmath>

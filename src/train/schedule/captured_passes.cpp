@@ -23,7 +23,6 @@
 
 #include "model/model.hpp"
 #include "schedule/leaf_passes.hpp"
-#include "schedule/peak_memory.hpp"
 
 #include <bit>
 #include <exception>

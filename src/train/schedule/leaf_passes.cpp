@@ -3,23 +3,18 @@
 
 #include "lockstep/core/numbers.hpp"
 
-#include "leaves/leaf_graph.hpp"
 #include "model/model.hpp"
 #include "schedule/blank_step.hpp"
-#include "schedule/peak_memory.hpp"
 
-#include <algorithm>
 #include <array>
 #include <exception>
 #include <limits>
 #include <numeric>
-#include <span>
 #include <utility>
 
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
