@@ -11,6 +11,7 @@
 #include "task/task.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -27,12 +28,11 @@ std::vector<float> balanced_weights(const Field& field) {
     const auto& counts = field.class_counts;
     const auto all =
         static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}));
+    const auto classes = static_cast<double>(counts.size());
     std::vector<float> weights;
     for (const std::uint64_t count : counts)
-        weights.push_back(count == 0
-                              ? 0.0F
-                              : static_cast<float>(all / (static_cast<double>(counts.size()) *
-                                                          static_cast<double>(count))));
+        weights.push_back(
+            count == 0 ? 0.0F : static_cast<float>(all / (classes * static_cast<double>(count))));
     return weights;
 }
 
@@ -44,10 +44,11 @@ std::vector<float> given_weights(const std::string& text, const Field& field) {
         are_numbers = are_numbers && number && *number >= 0;
         weights.push_back(static_cast<float>(number.value_or(0)));
     }
+    const auto refusal = [&](const std::string& why, const char* fix) {
+        return Error("E103", fmt::format("--class-weights is '{}'", printable(text)), why, fix);
+    };
     check(are_numbers && weights.size() == field.class_counts.size(), [&] {
-        return Error(
-            "E103",
-            fmt::format("--class-weights is '{}'", printable(text)),
+        return refusal(
             fmt::format("it must be none, balanced, or {} numbers of 0 or more", field.classes()),
             "give one weight for each class, with commas between");
     });
@@ -55,10 +56,8 @@ std::vector<float> given_weights(const std::string& text, const Field& field) {
     for (std::size_t i = 0; i < weights.size(); ++i)
         has_weight = has_weight || (weights[i] > 0 && field.class_counts[i] > 0);
     check(has_weight, [&] {
-        return Error("E103",
-                     fmt::format("--class-weights is '{}'", printable(text)),
-                     "all classes that occur have the weight 0: nothing would be learned",
-                     "give the classes that count a weight above 0");
+        return refusal("all classes that occur have the weight 0: nothing would be learned",
+                       "give the classes that count a weight above 0");
     });
     return weights;
 }
@@ -78,24 +77,16 @@ class ClassLoss {
                                                         : given_weights(text, field));
     }
 
-    /// Returns the sum for logits [n, classes, ...] and classes i64 [n, ...]; a class of weight w
-    /// counts w times.
-    at::Tensor sum(const at::Tensor& logits, const at::Tensor& classes) const {
-        return reduced(logits, classes, at::Reduction::Sum);
-    }
-    /// [n, ...]; 0 where the class is the settings' ignore_index.
-    at::Tensor of_each(const at::Tensor& logits, const at::Tensor& classes) const {
-        return reduced(logits, classes, at::Reduction::None);
-    }
-
-  private:
-    at::Tensor reduced(const at::Tensor& logits,
-                       const at::Tensor& classes,
-                       at::Reduction::Reduction reduction) const {
+    /// Returns the loss of each class i64 [n, ...] for logits [n, classes, ...], or their sum; a
+    /// class of weight w counts w times, and the settings' ignore_index not at all.
+    at::Tensor operator()(const at::Tensor& logits,
+                          const at::Tensor& classes,
+                          at::Reduction::Reduction reduction = at::Reduction::None) const {
         const at::Tensor weights = weights_.defined() ? weights_.to(logits.device()) : weights_;
         return at::cross_entropy_loss(logits, classes, weights, reduction, ignored_, smoothing_);
     }
 
+  private:
     at::Tensor weights_;  ///< f32 [classes]; undefined: all are 1
     double smoothing_;
     std::int64_t ignored_;
@@ -154,27 +145,25 @@ std::string share_text(double value) {
 }
 
 std::string table_of(const std::vector<OneClass>& classes, const Field& field, bool has_area) {
-    std::string text = fmt::format("{:<{}} {:>9} {:>9} {:>9} {:>9}{}\n",
-                                   "class",
-                                   name_letters,
-                                   "samples",
-                                   "precision",
-                                   "recall",
-                                   "F1",
-                                   has_area ? "       AUC" : "");
+    std::string text;
+    const auto add = [&](const std::string& name, const std::array<std::string, 5>& figures) {
+        text += fmt::format("{:<{}}", name.substr(0, name_letters), name_letters);
+        for (const std::string& figure : std::span(figures).first(has_area ? 5 : 4))
+            text += fmt::format(" {:>9}", figure);
+        text += '\n';
+    };
+    add("class", {"samples", "precision", "recall", "F1", "AUC"});
     for (std::size_t i = 0; i < std::min(classes.size(), most_lines); ++i) {
         const OneClass& one = classes[i];
         const std::string name = i < field.class_names.size()
                                      ? fmt::format("{} {}", i, printable(field.class_names[i]))
                                      : std::to_string(i);
-        text += fmt::format("{:<{}} {:>9} {:>9} {:>9} {:>9}{}\n",
-                            name.substr(0, name_letters),
-                            name_letters,
-                            grouped(static_cast<std::uint64_t>(one.samples)),
-                            share_text(one.precision),
-                            share_text(one.recall),
-                            share_text(one.f1),
-                            has_area ? fmt::format(" {:>9}", share_text(one.area)) : "");
+        add(name,
+            {grouped(static_cast<std::uint64_t>(one.samples)),
+             share_text(one.precision),
+             share_text(one.recall),
+             share_text(one.f1),
+             share_text(one.area)});
     }
     if (classes.size() > most_lines)
         text += fmt::format("and {} more classes; --confusion FILE has all\n",
@@ -272,7 +261,7 @@ class Classification : public FieldTask {
 
     at::Tensor loss(const NamedTensors& outputs, const LeafSamples& samples) const override {
         const bool is_plain = samples.targets.size() == 1 && !samples.weights.defined();
-        return is_plain ? loss_.sum(only(outputs), samples.targets[0].tensor)
+        return is_plain ? loss_(only(outputs), samples.targets[0].tensor, at::Reduction::Sum)
                         : FieldTask::loss(outputs, samples);
     }
 
@@ -318,10 +307,10 @@ class Classification : public FieldTask {
   protected:
     at::Tensor losses(const at::Tensor& logits, const LeafSamples& samples) const override {
         const NamedTensors& targets = samples.targets;
-        const at::Tensor own = loss_.of_each(logits, targets[0].tensor);
+        const at::Tensor own = loss_(logits, targets[0].tensor);
         if (targets.size() == 1) return own;
         const at::Tensor& share = targets[2].tensor;
-        return own * share + loss_.of_each(logits, targets[1].tensor) * (1 - share);
+        return own * share + loss_(logits, targets[1].tensor) * (1 - share);
     }
 
   private:
@@ -336,20 +325,6 @@ class Classification : public FieldTask {
 
     ClassLoss loss_;
 };
-
-struct Overlap {
-    double mean_iou = 0, accuracy = 0;
-};
-
-// Classes that neither are anywhere nor were found count in no mean.
-Overlap overlap_of(const std::vector<std::int64_t>& confusion, std::int64_t classes) {
-    const at::Tensor pairs =
-        torch::tensor(confusion, torch::kInt64).reshape({classes, classes}).to(torch::kFloat64);
-    const at::Tensor both = pairs.diagonal(), either = pairs.sum(0) + pairs.sum(1) - both;
-    const at::Tensor iou = (both / either).index({either.gt(0)});
-    return {iou.numel() > 0 ? iou.mean().item<double>() : 0,
-            (both.sum() / pairs.sum()).item<double>()};
-}
 
 constexpr std::int64_t most_classes = 1024;  // limit of a leaf's confusion matrix
 
@@ -390,8 +365,15 @@ class Segmentation : public FieldTask {
                        {confusion_counts(masks, found, this->outputs(), ignored())});
     }
 
+    // Classes that neither are anywhere nor were found count in no mean.
     Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
-        const auto [mean_iou, accuracy] = overlap_of(sums.counts, outputs());
+        const at::Tensor pairs = torch::tensor(sums.counts, torch::kInt64)
+                                     .reshape({outputs(), outputs()})
+                                     .to(torch::kFloat64);
+        const at::Tensor both = pairs.diagonal(), either = pairs.sum(0) + pairs.sum(1) - both;
+        const at::Tensor iou = (both / either).index({either.gt(0)});
+        const double mean_iou = iou.numel() > 0 ? iou.mean().item<double>() : 0;
+        const double accuracy = (both.sum() / pairs.sum()).item<double>();
         return {.metrics = {{"loss", sums.reals[0] / static_cast<double>(samples)},
                             {"iou", mean_iou},
                             {"accuracy", accuracy}},
@@ -403,7 +385,7 @@ class Segmentation : public FieldTask {
   protected:
     at::Tensor losses(const at::Tensor& logits, const LeafSamples& samples) const override {
         const at::Tensor& masks = samples.targets[0].tensor;
-        const at::Tensor each = loss_.of_each(logits, masks);
+        const at::Tensor each = loss_(logits, masks);
         if (ignored() < 0) return mean_of_each(each);
         const at::Tensor counted = masks.ne(ignored()).flatten(1).sum(1);
         return each.flatten(1).sum(1) / counted.clamp_min(1);
