@@ -160,10 +160,10 @@ class RawInput : public FieldInput {
 };
 
 // All tokens of a sample [T + 1], of any whole type, but the last, which nothing follows.
-class TokenInput : public FieldInput {
+class TokenInput : public RawInput {
   public:
     /// Errors: E217 if there is no room for two, E248 if `pipeline` does more than normalise.
-    TokenInput(const Field& field, const TransformPipeline& pipeline) : field_(field) {
+    TokenInput(const Field& field, const TransformPipeline& pipeline) : RawInput(field) {
         check(field.shape.size() == 1 && field.shape[0] > 1, [&] {
             return Error("E217",
                          fmt::format("'{}' has no sequences of two tokens or more", field.name),
@@ -174,17 +174,11 @@ class TokenInput : public FieldInput {
             pipeline, fmt::format("field '{}' holds tokens", field.name), "drop --transform");
     }
 
-    ImageShape shape() const override { return {1, 1, static_cast<int>(field_.shape[0] - 1)}; }
+    ImageShape shape() const override { return {1, 1, RawInput::shape().width - 1}; }
 
     at::Tensor read(std::span<const std::byte> rows, const KeyedSamples& samples) const override {
-        return stored_rows(rows, field_, samples.ids.size())
-            .narrow(1, 0, field_.shape[0] - 1)
-            .to(torch::kInt64)
-            .contiguous();
+        return RawInput::read(rows, samples).narrow(1, 0, shape().width).contiguous();
     }
-
-  private:
-    Field field_;
 };
 
 template <class Value>
@@ -327,11 +321,10 @@ class MaskInput : public FieldInput {
 std::unique_ptr<FieldInput> make_image_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics) {
-    const bool is_real = field.type == ElementType::f32 || field.type == ElementType::f64;
     const bool is_asked = std::ranges::any_of(pipeline.ops(), [](const TransformOp& op) {
         return op.kind == TransformKind::normalise && op.statistics == Statistics::imagenet;
     });
-    check(field.type == ElementType::u8 || is_real || !is_asked, [&] {
+    check(field.type == ElementType::u8 || is_real(field.type) || !is_asked, [&] {
         return Error("E248",
                      fmt::format("'{}' does not go with {}", pipeline.text(), field.name),
                      fmt::format("ImageNet's statistics are of values 0 to 1, and these are {}",
@@ -383,9 +376,8 @@ std::unique_ptr<FieldInput> make_raw_input(const Field& field, const TransformPi
 void check_masks_follow(const TransformPipeline& pipeline,
                         const Field& masks,
                         const Field& images) {
-    const bool is_whole = masks.type != ElementType::f32 && masks.type != ElementType::f64;
     const ImageShape pixels = shape_of(images);
-    check(is_whole && masks.shape.size() == 2, [&] {
+    check(!is_real(masks.type) && masks.shape.size() == 2, [&] {
         return unmoved(pipeline,
                        fmt::format("those are {} [{}], and whole numbers [H, W] can be moved",
                                    element_name(masks.type),

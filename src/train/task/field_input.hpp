@@ -128,6 +128,11 @@ std::unique_ptr<FieldInput> make_mask_input(const Field& field,
 /// Checks that masks can move with such images: whole numbers [H, W] of their size. Errors: E248.
 void check_masks_follow(const TransformPipeline& pipeline, const Field& masks, const Field& images);
 
+/// Whether numbers of this type have fractions.
+inline bool is_real(ElementType type) {
+    return type == ElementType::f32 || type == ElementType::f64;
+}
+
 /// Whether make_field_input() takes the field for images: two or three dimensions of u8, or of
 /// other numbers that are called images or have an image's layout.
 bool is_image(const Field& field);

@@ -34,15 +34,25 @@ std::vector<std::int64_t> with_three_dimensions(const std::vector<std::int64_t>&
     return joined;
 }
 
+Error no_input(const DatasetIndex& index,
+               const Field& field,
+               const std::string& why,
+               const std::string& fix) {
+    return Error("E217",
+                 fmt::format("field '{}' of data set '{}' is no input", field.name, index.place()),
+                 why,
+                 fix);
+}
+
 void check_dimensions(const DatasetIndex& index,
                       std::size_t place,
                       std::size_t most,
                       std::string_view models) {
     const Field& field = index.fields()[place];
     check(field.shape.size() <= most, [&] {
-        return Error(
-            "E217",
-            fmt::format("field '{}' of data set '{}' is no input", field.name, index.place()),
+        return no_input(
+            index,
+            field,
             fmt::format("its samples are [{}], and {} {} dimensions at most",
                         fmt::join(field.shape, ", "),
                         models,
@@ -100,13 +110,9 @@ void check_same_classes(const DatasetIndex& index, const Field& field, const Fie
     });
 }
 
-bool is_real(const Field& field) {
-    return field.type == ElementType::f32 || field.type == ElementType::f64;
-}
-
 InputShape shape_of(const Field& field, const FieldInput& input, bool is_raw) {
     const ImageShape out = input.shape();
-    const bool is_whole = field.name == "tokens" || (is_raw && !is_real(field));
+    const bool is_whole = field.name == "tokens" || (is_raw && !is_real(field.type));
     const std::int64_t vocabulary = is_whole ? std::max<std::int64_t>(field.classes(), 1) : 0;
     const bool is_stored = is_raw || field.shape.size() == volume_dimensions;
     const int dimensions = is_stored ? static_cast<int>(field.shape.size()) : -1;
@@ -155,7 +161,8 @@ std::vector<GivenInput> given_inputs(const DatasetIndex& index, const TrainSetti
         const Field& field = index.fields()[place];
         const std::size_t i = inputs.size();
         const bool are_tokens = field.name == "tokens";
-        const bool is_looked_up = i < wanted.size() && wanted[i].vocabulary > 0 && !is_real(field);
+        const bool is_looked_up =
+            i < wanted.size() && wanted[i].vocabulary > 0 && !is_real(field.type);
         inputs.push_back(
             {place,
              settings.task.kind == TaskKind::program
@@ -170,9 +177,9 @@ void check_no_targets(const DatasetIndex& index, const std::string& names) {
     for (const std::size_t place : input_places(index, names)) {
         const Field& field = index.fields()[place];
         check(!is_learned(field.name), [&] {
-            return Error(
-                "E217",
-                fmt::format("field '{}' of data set '{}' is no input", field.name, index.place()),
+            return no_input(
+                index,
+                field,
                 "it is what a model learns",
                 "see --inputs, or pack or name the fields otherwise; a program that takes it and "
                 "returns its own loss needs --task program");
@@ -279,21 +286,18 @@ InputReader::InputReader(const DatasetIndex& index,
                                                                     settings.normalise))});
     }
     move_masks(pipeline, settings);
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-        const InputShape shape =
-            shape_of(index.fields()[inputs[i].place], *sources_[i].field, inputs[i].is_raw);
-        if (i == 0)
-            shape_ = {shape.channels,
-                      shape.height,
-                      shape.width,
-                      task.outputs(),
-                      shape.vocabulary,
-                      {},
-                      shape.dimensions,
-                      shape.depth};
-        else
-            shape_.further.push_back(shape);
-    }
+    std::vector<InputShape> shapes;
+    for (const auto& [place, is_raw] : inputs)
+        shapes.push_back(shape_of(index.fields()[place], *sources_[shapes.size()].field, is_raw));
+    const InputShape& first = shapes.front();
+    shape_ = {first.channels,
+              first.height,
+              first.width,
+              task.outputs(),
+              first.vocabulary,
+              {shapes.begin() + 1, shapes.end()},
+              first.dimensions,
+              first.depth};
 }
 
 std::span<const std::byte> InputReader::rows_of(const Batch& batch,

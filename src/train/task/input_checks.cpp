@@ -74,16 +74,6 @@ std::string by_what(const Field& field) {
     return field.shape.size() == 2 ? " of each feature" : " of each channel";
 }
 
-Error does_not_fit(const TrainSettings& settings,
-                   const std::string& why,
-                   const std::string& fix = "pack both from one source") {
-    return Error(
-        "E217",
-        fmt::format("test data '{}' do not fit the training data", settings.test_data.string()),
-        why,
-        fix);
-}
-
 std::string described(const ModelShape& shape) {
     const auto text_of = [](const auto& one) {
         return one.dimensions == 4
@@ -120,8 +110,8 @@ void check_columns(const Field& test, const Field& data, const TrainSettings& se
     if (there == here) return;
     const auto first =
         static_cast<std::size_t>(std::ranges::mismatch(there, here).in1 - there.begin());
-    throw does_not_fit(
-        settings,
+    throw other_data(
+        settings.test_data.string(),
         fmt::format("column {} of '{}' is '{}', and in the training data '{}'; their order is: {}",
                     first + 1,
                     test.name,
@@ -229,25 +219,24 @@ void check_test_inputs(const DatasetIndex& test,
                 check_columns(there, here, settings);
     const std::string shape = described(evaluation_input(test, data, settings, task).shape());
     const std::string wanted = described(evaluation_input(data, data, settings, task).shape());
-    check(shape == wanted, [&] {
-        return does_not_fit(settings,
-                            fmt::format("they are {}, the training data {}", shape, wanted));
-    });
+    const auto differ = [&](const char* form, const auto& there, const auto& here) {
+        return other_data(settings.test_data.string(),
+                          fmt::format(fmt::runtime(form), there, here));
+    };
+    check(shape == wanted,
+          [&] { return differ("they are {}, the training data {}", shape, wanted); });
     for (std::size_t i = 0; i < tested.size(); ++i) {
         const Field &there = test.fields()[tested[i]], &here = data.fields()[learned[i]];
         if (here.name == "tokens")  // a model has no embedding for those beyond its vocabulary
             check(there.classes() <= here.classes(), [&] {
-                return does_not_fit(settings,
-                                    fmt::format("they have {} classes, the training data {}",
-                                                there.classes(),
-                                                here.classes()));
+                return differ(
+                    "they have {} classes, the training data {}", there.classes(), here.classes());
             });
         else  // statistics of u8 are of value / 255: they say nothing of other numbers
             check((there.type == ElementType::u8) == (here.type == ElementType::u8), [&] {
-                return does_not_fit(settings,
-                                    fmt::format("they are {}, the training data {}",
-                                                element_name(there.type),
-                                                element_name(here.type)));
+                return differ("they are {}, the training data {}",
+                              element_name(there.type),
+                              element_name(here.type));
             });
     }
 }

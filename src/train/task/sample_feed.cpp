@@ -17,9 +17,9 @@
 //
 // Tested: simcuda/feed_test.cpp (streams late at random, bits of a host feed), e2e/device_test.cpp.
 
-#include "task/input.hpp"
-
 #include "lockstep/core/clock.hpp"
+
+#include "task/input.hpp"
 
 #include <chrono>
 #include <cstdint>

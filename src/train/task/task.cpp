@@ -48,14 +48,10 @@ const TargetRule& target_rule(TaskKind kind) {
     return rules.at(static_cast<std::size_t>(kind) - 1);
 }
 
-bool is_whole(ElementType type) {
-    return type == ElementType::u8 || type == ElementType::i32 || type == ElementType::i64;
-}
-
 bool fits(const Field& field, const TargetRule& rule) {
     const std::size_t dimensions = field.shape.size();
     return dimensions >= rule.least_dimensions && dimensions <= rule.most_dimensions &&
-           (rule.holds != Holds::classes || (is_whole(field.type) && field.classes() > 0));
+           (rule.holds != Holds::classes || (!is_real(field.type) && field.classes() > 0));
 }
 
 // A name or a layout that the field can have, or numbers of another shape.
@@ -79,7 +75,7 @@ std::string way_to_fit(const DatasetIndex& data, std::size_t place, const Target
                way_to_rewrite(
                    data, place, may_have_channels_last(sides) ? "x.argmax(-1)" : "x.argmax(1)");
     if (name == "labels" && dimensions == 2)
-        return way_to_rename(data, place, "masks", is_whole(field.type) ? "" : ":label");
+        return way_to_rename(data, place, "masks", is_real(field.type) ? ":label" : "");
     if (dimensions < 2) return way_to_rename(data, place, dimensions == 0 ? "labels" : "targets");
     return way_to_rewrite(data, place, "x.reshape(len(x), -1)");
 }
@@ -99,13 +95,6 @@ const Field& target_field(const DatasetIndex& data, const TargetRule& rule) {
                      way_to_fit(data, place, rule));
     });
     return field;
-}
-
-Error other_data(const DatasetIndex& test, const std::string& why) {
-    return Error("E217",
-                 fmt::format("test data '{}' do not fit the training data", test.place()),
-                 why,
-                 "pack both from one source");
 }
 
 constexpr std::size_t most_named = 20;
@@ -130,7 +119,7 @@ void check_class_names(const DatasetIndex& test, const Field& tested, const Fiel
     const ClassNumbers numbers = numbers_of(tested, trained);
     for (std::size_t i = 0; i < numbers.size(); ++i)
         check(numbers[i] >= 0 || tested.class_counts[i] == 0, [&] {
-            return other_data(test,
+            return other_data(test.place(),
                               fmt::format("class '{}' of '{}', which {} have, is none of the "
                                           "training data's",
                                           printable(tested.class_names[i]),
@@ -276,13 +265,14 @@ void FieldTask::check_test_data(const DatasetIndex& test) const {
                         shell_word(test.place())));
     });
     const Field tested = without_void(target_field(test, rule_), ignored_);
-    check(tested.shape == field_.shape,
-          [&] { return other_data(test, fmt::format("{} have another shape", rule_.field)); });
+    check(tested.shape == field_.shape, [&] {
+        return other_data(test.place(), fmt::format("{} have another shape", rule_.field));
+    });
     const bool has_names = !tested.class_names.empty() && !field_.class_names.empty();
     const bool may_have_more = rule_.holds != Holds::classes || has_names;
     check(may_have_more || tested.classes() <= field_.classes(), [&] {
         return other_data(
-            test,
+            test.place(),
             fmt::format(
                 "they have {} classes, the training data {}", tested.classes(), field_.classes()));
     });
@@ -340,6 +330,11 @@ NamedTensors FieldTask::targets(const LeafSource& source) const {
 
 at::Tensor FieldTask::loss(const NamedTensors& outputs, const LeafSamples& samples) const {
     return sum_of_each(losses(only(outputs), samples), samples);
+}
+
+Error other_data(const std::string& place, const std::string& why, const std::string& fix) {
+    return Error(
+        "E217", fmt::format("test data '{}' do not fit the training data", place), why, fix);
 }
 
 at::Tensor blank_numbers(at::IntArrayRef extents, std::int64_t below) {

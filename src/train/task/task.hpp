@@ -3,6 +3,7 @@
 // over leaves and ranks, and one final formula.
 #pragma once
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/transform.hpp"
@@ -198,6 +199,11 @@ class FieldTask : public Task {
     std::int64_t ignored_;
     Field field_;
 };
+
+/// Returns E217 for test data at `place`.
+Error other_data(const std::string& place,
+                 const std::string& why,
+                 const std::string& fix = "pack both from one source");
 
 /// Returns generated whole numbers from 0 to `below` - 1.
 at::Tensor blank_numbers(at::IntArrayRef extents, std::int64_t below);
