@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tasks of one class for each sample or pixel.
 //
-// Tested: train/task/classification_test.cpp (figures of classes against pairs counted one by one).
+// Tested: train/task/tasks_test.cpp (figures of classes against pairs counted one by one).
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks besides those of one class for each sample or pixel.
 //
-// Tested: train/task/other_tasks_test.cpp, e2e/own_models_test.cpp.
+// Tested: train/task/tasks_test.cpp, e2e/own_models_test.cpp.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// All tasks: their losses add over samples, and masked ones count nothing. Of those beside
-// classification, metrics are what their names say.
+// All tasks: their losses add over samples, masked ones count nothing, and metrics are what their
+// names say.
 #include "support/unit.hpp"
 #include "task/task.hpp"
 
 #include <cmath>
 
 #include <ATen/Parallel.h>
+#include <torch/nn/functional/loss.h>
 #include <torch/types.h>
 
 namespace lockstep {
@@ -20,8 +21,20 @@ LeafSamples with_targets(const std::string& name, const at::Tensor& targets) {
     return {.inputs = {}, .targets = {{name, targets}}, .weights = {}};
 }
 
+LeafSamples labelled(const std::vector<std::int64_t>& labels) {
+    return with_targets("labels", torch::tensor(labels));
+}
+
 NamedTensors output(const at::Tensor& values) {
     return {{"output", values}};
+}
+
+Evaluation evaluated(const Task& task, const at::Tensor& values, const LeafSamples& samples) {
+    return task.evaluation(task.sums(output(values), samples).on_host(), values.size(0));
+}
+
+float loss_of(const Task& task, const at::Tensor& values, const LeafSamples& samples) {
+    return task.loss(output(values), samples).item<float>();
 }
 
 struct TaskCase {
@@ -47,7 +60,7 @@ TEST(ProgramTask, AddsWhatAModelSaysOfItself) {
                                   {"right", torch::tensor({true, true, false})},
                                   {"spread", torch::tensor(0.5F)}};
     task->name_outputs(outputs);
-    LeafSamples samples{.inputs = {}, .targets = {}, .weights = {}};
+    LeafSamples samples;
     const auto found = [&](std::int64_t count) {
         return task->evaluation(task->sums(outputs, samples).on_host(), count).metrics;
     };
@@ -61,11 +74,17 @@ TEST(ProgramTask, AddsWhatAModelSaysOfItself) {
 
 class EveryTask : public testing::TestWithParam<std::size_t> {
   protected:
-    static NamedTensors outputs_for(const Task& task, std::int64_t count) {
-        std::vector<std::int64_t> shape = task.output_shape();
+    at::Tensor outputs(std::int64_t count) const {
+        std::vector<std::int64_t> shape = task_->output_shape();
         shape.insert(shape.begin(), count);
         torch::manual_seed(3);
-        return output(torch::randn(shape));
+        return torch::randn(shape);
+    }
+    LeafSamples samples(std::int64_t count) const {
+        return {.inputs = {}, .targets = task_->blank_targets(count), .weights = {}};
+    }
+    TaskSums sums(const at::Tensor& values, const LeafSamples& of) const {
+        return task_->sums(output(values), of).on_host();
     }
     std::unique_ptr<Task> task_ = cases[GetParam()].make();
 };
@@ -75,49 +94,164 @@ INSTANTIATE_TEST_SUITE_P(Tasks,
                          [](const auto& one) { return cases[one.param].name; });
 
 TEST_P(EveryTask, AddsItsLossAndSumsOverSamples) {
-    const NamedTensors outputs = outputs_for(*task_, 3);
-    const LeafSamples samples{.inputs = {}, .targets = task_->blank_targets(3), .weights = {}};
-    const TaskSums whole = task_->sums(outputs, samples).on_host();
+    const at::Tensor values = outputs(3);
+    const LeafSamples all = samples(3);
+    const TaskSums whole = sums(values, all);
     TaskSums parts = task_->no_sums();
     ASSERT_EQ(whole.reals.size(), parts.reals.size());
     ASSERT_EQ(whole.counts.size(), parts.counts.size());
     for (std::int64_t i = 0; i < 3; ++i) {
-        const TaskSums one =
-            task_->sums(output(only(outputs).narrow(0, i, 1)), samples.part(i, 1)).on_host();
+        const TaskSums one = sums(values.narrow(0, i, 1), all.part(i, 1));
         for (std::size_t k = 0; k < one.reals.size(); ++k) parts.reals[k] += one.reals[k];
         for (std::size_t k = 0; k < one.counts.size(); ++k) parts.counts[k] += one.counts[k];
     }
     EXPECT_EQ(whole.counts, parts.counts);
-    for (std::size_t k = 0; k < whole.reals.size(); ++k)
-        EXPECT_NEAR(whole.reals[k], parts.reals[k], 1e-5) << k;
+    EXPECT_THAT(whole.reals, testing::Pointwise(testing::DoubleNear(1e-5), parts.reals));
 }
 
 TEST_P(EveryTask, CountsMaskedSamplesForNothing) {
-    const NamedTensors outputs = outputs_for(*task_, 3);
-    LeafSamples samples{.inputs = {}, .targets = task_->blank_targets(3), .weights = {}};
-    samples.weights = torch::tensor({0.F, 1.F, 1.F});
-    const TaskSums masked = task_->sums(outputs, samples).on_host();
-    LeafSamples rest = samples.part(1, 2);
-    rest.weights = at::Tensor();
-    const TaskSums kept = task_->sums(output(only(outputs).narrow(0, 1, 2)), rest).on_host();
+    LeafSamples all = samples(3);
+    const LeafSamples rest = all.part(1, 2);
+    all.weights = torch::tensor({0.F, 1.F, 1.F});
+    const TaskSums masked = sums(outputs(3), all);
+    const TaskSums kept = sums(outputs(3).narrow(0, 1, 2), rest);
     EXPECT_EQ(masked.counts, kept.counts);
-    for (std::size_t k = 0; k < kept.reals.size(); ++k)
-        EXPECT_NEAR(masked.reals[k], kept.reals[k], 1e-5) << k;
+    EXPECT_THAT(masked.reals, testing::Pointwise(testing::DoubleNear(1e-5), kept.reals));
 }
 
 TEST_P(EveryTask, HasAGradient) {
-    at::Tensor values = only(outputs_for(*task_, 2)).clone().requires_grad_();
-    task_->loss(output(values), {.inputs = {}, .targets = task_->blank_targets(2), .weights = {}})
-        .backward();
+    at::Tensor values = outputs(2).requires_grad_();
+    task_->loss(output(values), samples(2)).backward();
     EXPECT_TRUE(values.grad().isfinite().all().item<bool>());
     EXPECT_GT(values.grad().abs().sum().item<float>(), 0);
+}
+
+std::unique_ptr<Task> classes(std::size_t number, const TaskSettings& settings = {}) {
+    return make_classification(settings, {.class_counts = std::vector<std::uint64_t>(number, 1)});
+}
+
+at::Tensor some_outputs() {
+    return torch::tensor({{4.F, 1.F, 1.F}, {0.F, 3.F, 1.F}, {2.F, 1.F, 0.F}});
+}
+
+TEST(Classification, TakesAMixedSampleForBothOfItsLabels) {
+    const auto task = classes(3);
+    const at::Tensor outputs = some_outputs();
+    LeafSamples mixed = labelled({0, 1, 2});
+    mixed.targets.push_back({"partners", torch::tensor(std::vector<std::int64_t>{1, 2, 0})});
+    mixed.targets.push_back({"share", torch::full({3}, 0.25F)});
+    const float own = loss_of(*task, outputs, labelled({0, 1, 2}));
+    const float partners = loss_of(*task, outputs, labelled({1, 2, 0}));
+    EXPECT_NEAR(loss_of(*task, outputs, mixed), 0.25 * own + 0.75 * partners, 1e-5);
+}
+
+TEST(Classification, EndsWithMeanLossAccuracyConfusionAndTheFirstFiveOfManyClasses) {
+    const auto task = classes(3);
+    TaskSums sums = task->sums(output(some_outputs()), labelled({0, 1, 2})).on_host();
+    const Evaluation found = task->evaluation(sums, 3);
+    EXPECT_NEAR(found.metrics.at("loss"), sums.reals[0] / 3, 1e-12);
+    EXPECT_NEAR(found.metrics.at("accuracy"), 2.0 / 3, 1e-12);
+    EXPECT_FALSE(found.metrics.contains("top5"));
+    EXPECT_EQ(found.text, "accuracy 66.67 % (2 of 3)");
+    EXPECT_EQ(found.confusion, "class,0,1,2\n0,1,0,0\n1,0,1,0\n2,1,0,0\n");
+    const auto twenty = classes(20);
+    const at::Tensor logits = torch::arange(20, torch::kFloat32).repeat({2, 1});  // 19 is first
+    const Evaluation top = evaluated(*twenty, logits, labelled({15, 14}));
+    EXPECT_EQ(top.metrics.at("accuracy"), 0);
+    EXPECT_EQ(top.metrics.at("top5"), 0.5);
+    EXPECT_EQ(top.text, "accuracy 0.00 % (0 of 2), top-5 50.00 %");
+}
+
+// Two of class 0 are right, one of 1; one of 1 is taken for 2, which has no sample. Its log-odds of
+// class 1 are -1.13, the second sample's -1.05: three of four pairs are in order.
+TEST(Classification, HasFiguresOfEachClassAlsoOfNoSamples) {
+    const auto task = classes(3);
+    const at::Tensor logits =
+        torch::tensor({{4.F, 1.F, 1.F}, {3.F, 2.F, 0.F}, {0.F, 3.F, 1.F}, {0.F, 1.F, 2.F}});
+    const Evaluation found = evaluated(*task, logits, labelled({0, 0, 1, 1}));
+    EXPECT_NEAR(found.metrics.at("f1"), (1.0 + 2.0 / 3 + 0) / 3, 1e-12);
+    EXPECT_EQ(found.metrics.at("auc"), 0.875);
+    EXPECT_EQ(found.by_class,
+              "class                      samples precision    recall        F1       AUC\n"
+              "0                                2    1.0000    1.0000    1.0000    1.0000\n"
+              "1                                2    1.0000    0.5000    0.6667    0.7500\n"
+              "2                                0    0.0000         -    0.0000         -\n");
+    // --keep-best finds the names of metrics by no samples at all.
+    const auto none = task->evaluation(task->no_sums(), 1).metrics;
+    EXPECT_TRUE(std::isnan(none.at("f1")));
+    EXPECT_TRUE(std::isnan(none.at("auc")));
+    EXPECT_FALSE(classes(20)->evaluation(classes(20)->no_sums(), 1).metrics.contains("auc"));
+}
+
+// Against the pairs, counted one by one.
+TEST(Classification, HasTheAreaUnderTheCurve) {
+    torch::manual_seed(3);
+    const at::Tensor labels = torch::randint(0, 2, {200}, torch::kInt64);
+    const at::Tensor logits = torch::randn({200, 2});
+    logits.select(1, 1).add_(labels.to(torch::kFloat));
+    const at::Tensor scores = logits.select(1, 1) - logits.select(1, 0);
+    const at::Tensor own = scores.index({labels.eq(1)}), others = scores.index({labels.eq(0)});
+    const double area = own.unsqueeze(1).gt(others).to(torch::kDouble).mean().item<double>();
+    const Evaluation found = evaluated(*classes(2), logits, with_targets("labels", labels));
+    EXPECT_NEAR(found.metrics.at("auc"), area, 0.0005);
+    EXPECT_GT(area, 0.6);
+    EXPECT_LT(area, 0.9);
+}
+
+TEST(Classification, SmoothsLabelsAndWeighsClassesAsTorchDoes) {
+    namespace functional = torch::nn::functional;
+    const TaskSettings settings{.label_smoothing = 0.1, .class_weights = "1,2,0.5"};
+    const LeafSamples samples = labelled({0, 1, 2});
+    const at::Tensor expected =
+        functional::cross_entropy(some_outputs(),
+                                  samples.targets[0].tensor,
+                                  functional::CrossEntropyFuncOptions()
+                                      .reduction(torch::kSum)
+                                      .weight(torch::tensor({1.F, 2.F, 0.5F}))
+                                      .label_smoothing(0.1));
+    EXPECT_NEAR(
+        loss_of(*classes(3, settings), some_outputs(), samples), expected.item<float>(), 1e-5);
+}
+
+TEST(Classification, BalancesRareClassesAndRefusesWeightsThatAreNoneForEach) {
+    // weights 8 / (2 * 6) and 8 / (2 * 2)
+    const auto task = make_classification({.class_weights = "balanced"}, {.class_counts = {6, 2}});
+    EXPECT_NEAR(loss_of(*task, torch::zeros({2, 2}), labelled({0, 1})),
+                std::log(2.0) * (8.0 / 12 + 8.0 / 4),
+                1e-5);
+    for (const char* text : {"1,2", "1,x,1", "1,-1,1", "", "ballanced"})
+        EXPECT_EQ(caught_code([&] { classes(3, {.class_weights = text}); }), "E103") << text;
+}
+
+TEST(Classification, RefusesWhatNothingCanBeLearnedFrom) {
+    EXPECT_EQ(caught_code([] { classes(1)->class_warning(); }), "E217");
+    EXPECT_EQ(classes(2)->class_warning(), "");
+    const Field labels{.name = "labels", .class_counts = {0, 5, 4, 0}};
+    const auto refused = [&](const char* weights) {
+        return caught_code([&] { make_classification({.class_weights = weights}, labels); });
+    };
+    EXPECT_EQ(refused("0,0,0,0"), "E103");
+    EXPECT_EQ(refused("1,0,0,1"), "E103") << "no sample has any of these";
+    EXPECT_EQ(refused("0,1,0,0"), "");
+    EXPECT_NE(make_classification({}, labels)->class_warning(), "");
+}
+
+TEST(Classification, QuotesNamesInTheConfusionAndMakesBlankTargetsOfEveryClass) {
+    const Field labels{.class_names = {"cat, big", "\"dog\""}, .class_counts = {1, 1}};
+    const Evaluation found =
+        make_classification({}, labels)->evaluation({{0}, {1, 0, 1, 2, 3, 4}}, 10);
+    EXPECT_EQ(found.confusion,
+              "class,\"cat, big\",\"\"\"dog\"\"\"\n"
+              "\"cat, big\",1,2\n\"\"\"dog\"\"\",3,4\n");
+    const at::Tensor blank = classes(3)->blank_targets(4)[0].tensor;
+    EXPECT_TRUE(blank.equal(torch::tensor(std::vector<std::int64_t>{0, 1, 2, 0})));
 }
 
 TEST(MultiLabel, MeasuresF1OverAllLabels) {
     const auto task = make_multi_label({}, field_of({3}));
     const auto samples = with_targets("labels", torch::tensor({{1.F, 0.F, 1.F}, {0.F, 1.F, 0.F}}));
     const at::Tensor logits = torch::tensor({{2.F, 3.F, -1.F}, {-1.F, 1.F, -1.F}});
-    const Evaluation found = task->evaluation(task->sums(output(logits), samples).on_host(), 2);
+    const Evaluation found = evaluated(*task, logits, samples);
     EXPECT_NEAR(found.metrics.at("f1"), 2.0 * 2 / (3 + 3), 1e-12);
     EXPECT_NEAR(found.metrics.at("accuracy"), 4.0 / 6, 1e-12);
     EXPECT_EQ(found.text, "F1 66.67 %, accuracy of labels 66.67 %");
@@ -131,8 +265,7 @@ TEST(Regression, HasTheDistancesOfItsLosses) {
         {RegressionLoss::huber, 0.125 + 2 * (3 - 1)}};
     for (const auto& [loss, sum] : expected) {
         const auto task = make_regression({.loss = loss, .huber_delta = 2}, field_of({}));
-        EXPECT_NEAR(
-            task->loss(output(found), with_targets("targets", there)).item<float>(), sum, 1e-6);
+        EXPECT_NEAR(loss_of(*task, found, with_targets("targets", there)), sum, 1e-6);
     }
 }
 
@@ -142,14 +275,13 @@ TEST(MultiLabel, LeavesUnknownLabelsOut) {
     const at::Tensor labels =
         torch::tensor({{1.F, -1.F, 0.F}, {0.F, 1.F, 1.F}, {-1.F, -1.F, -1.F}});
     const at::Tensor logits = torch::tensor({{2.F, 9.F, 1.F}, {-1.F, 3.F, -2.F}, {5.F, 5.F, 5.F}});
-    const auto loss_of = [](float logit, float label) {
+    const auto one = [](float logit, float label) {
         return std::log1p(std::exp(label > 0 ? -logit : logit));
     };
-    const float expected =
-        (loss_of(2, 1) + loss_of(1, 0)) / 2 + (loss_of(-1, 0) + loss_of(3, 1) + loss_of(-2, 1)) / 3;
-    const LeafSamples samples = with_targets("labels", labels);
-    EXPECT_NEAR(task->loss(output(logits), samples).item<float>(), expected, 1e-6);
-    const Evaluation result = task->evaluation(task->sums(output(logits), samples).on_host(), 3);
+    const float expected = (one(2, 1) + one(1, 0)) / 2 + (one(-1, 0) + one(3, 1) + one(-2, 1)) / 3;
+    const auto samples = with_targets("labels", labels);
+    EXPECT_NEAR(loss_of(*task, logits, samples), expected, 1e-6);
+    const Evaluation result = evaluated(*task, logits, samples);
     EXPECT_NEAR(result.metrics.at("accuracy"), 3.0 / 5, 1e-12);
     EXPECT_NEAR(result.metrics.at("f1"), 4.0 / 6, 1e-12);
     EXPECT_EQ(result.text, "F1 66.67 %, accuracy of labels 60.00 % (44.44 % unknown, left out)");
@@ -160,8 +292,7 @@ TEST(Regression, MeasuresR2AsTheMeanOverNumbers) {
     const auto task = make_regression({}, field_of({2}));
     const at::Tensor there = torch::tensor({{1.F, 10.F}, {2.F, 20.F}, {3.F, 30.F}});
     const at::Tensor found = torch::tensor({{1.F, 10.F}, {2.F, 20.F}, {2.F, 30.F}});
-    const Evaluation result =
-        task->evaluation(task->sums(output(found), with_targets("targets", there)).on_host(), 3);
+    const Evaluation result = evaluated(*task, found, with_targets("targets", there));
     EXPECT_NEAR(result.metrics.at("r2"), (0.5 + 1) / 2, 1e-12);
     EXPECT_NEAR(result.metrics.at("mae"), 1.0 / 6, 1e-12);
     EXPECT_NEAR(result.metrics.at("rmse"), std::sqrt(1.0 / 6), 1e-12);
@@ -172,8 +303,7 @@ TEST(Regression, KeepsDigitsOfTargetsFarFromZero) {
     targets.mean = {1e6};
     const auto task = make_regression({}, targets);
     const at::Tensor there = torch::tensor({{1e6F}, {1e6F + 1}}), found = there + 0.5F;
-    const Evaluation result =
-        task->evaluation(task->sums(output(found), with_targets("targets", there)).on_host(), 2);
+    const Evaluation result = evaluated(*task, found, with_targets("targets", there));
     EXPECT_NEAR(result.metrics.at("r2"), 1 - 0.5 / 0.5, 1e-9);
 }
 
@@ -186,8 +316,8 @@ TEST(Regression, ScalesTargetsAndKeepsTheirUnits) {
     const at::Tensor there = torch::tensor({{-1.F, 0.F}, {1.F, 0.F}}), found = there + 0.5F;
     EXPECT_TRUE(task->in_units(there).equal(torch::tensor({{-1e30F, 5.F}, {3e30F, 5.F}})));
     const LeafSamples samples = with_targets("targets", there);
-    EXPECT_NEAR(task->loss(output(found), samples).item<float>(), 2 * 0.25, 1e-6) << "scaled";
-    const Evaluation result = task->evaluation(task->sums(output(found), samples).on_host(), 2);
+    EXPECT_NEAR(loss_of(*task, found, samples), 2 * 0.25, 1e-6) << "scaled";
+    const Evaluation result = evaluated(*task, found, samples);
     EXPECT_NEAR(result.metrics.at("mae") / (0.5 * (1e30 + 0.5) / 1), 1, 1e-6);
     EXPECT_NEAR(result.metrics.at("rmse") / std::sqrt((1e60 + 0.25) / 2), 1, 1e-6);
     EXPECT_NEAR(result.metrics.at("r2"), (0.75 + 0) / 2, 1e-9);
@@ -206,10 +336,10 @@ TEST(Segmentation, LeavesOutTheIgnoredClass) {
     const at::Tensor expected = at::cross_entropy_loss(
         logits.narrow(0, 0, 1), masks.narrow(0, 0, 1), {}, at::Reduction::Mean, 255);
     const LeafSamples samples = with_targets("masks", masks);
-    EXPECT_NEAR(task->loss(output(logits), samples).item<float>(), expected.item<float>(), 1e-6);
+    EXPECT_NEAR(loss_of(*task, logits, samples), expected.item<float>(), 1e-6);
     const at::Tensor found = torch::tensor({{{0, 1, 0, 1}}, {{0, 0, 0, 0}}}, torch::kInt64);
     const at::Tensor sure = torch::one_hot(found, 2).permute({0, 3, 1, 2}).to(torch::kFloat32);
-    const Evaluation result = task->evaluation(task->sums(output(sure), samples).on_host(), 2);
+    const Evaluation result = evaluated(*task, sure, samples);
     EXPECT_NEAR(result.metrics.at("accuracy"), 2.0 / 3, 1e-12);
     EXPECT_EQ(result.confusion, "class,0,1\n0,1,0\n1,1,1\n");
 }
@@ -219,8 +349,7 @@ TEST(Segmentation, MeasuresOverlapOverClassesThatAreThere) {
     const at::Tensor masks = torch::tensor({{{0, 0, 0, 1}}}, torch::kInt64);
     const at::Tensor found = torch::tensor({{{0, 0, 1, 1}}}, torch::kInt64);
     const at::Tensor logits = torch::one_hot(found, 3).permute({0, 3, 1, 2}).to(torch::kFloat32);
-    const Evaluation result =
-        task->evaluation(task->sums(output(logits), with_targets("masks", masks)).on_host(), 1);
+    const Evaluation result = evaluated(*task, logits, with_targets("masks", masks));
     EXPECT_NEAR(result.metrics.at("iou"), (2.0 / 3 + 1.0 / 2) / 2, 1e-12);
     EXPECT_NEAR(result.metrics.at("accuracy"), 0.75, 1e-12);
     EXPECT_EQ(result.confusion, "class,0,1,2\n0,2,1,0\n1,0,1,0\n2,0,0,0\n");
@@ -231,8 +360,7 @@ TEST(NextToken, MeasuresPerplexity) {
     const auto task = make_next_token({}, field_of({3}, 4));
     EXPECT_EQ(task->output_shape(), (std::vector<std::int64_t>{2, 4}));
     const auto samples = with_targets("tokens", torch::tensor({{1, 0}}, torch::kInt64));
-    const Evaluation even =
-        task->evaluation(task->sums(output(torch::zeros({1, 2, 4})), samples).on_host(), 1);
+    const Evaluation even = evaluated(*task, torch::zeros({1, 2, 4}), samples);
     EXPECT_NEAR(even.metrics.at("perplexity"), 4, 1e-5);
     EXPECT_EQ(even.metrics.at("accuracy"), 0.5);  // the first of equals is found
 }
@@ -279,9 +407,7 @@ INSTANTIATE_TEST_SUITE_P(Types,
                          [](const auto& one) { return std::string(c10::toString(one.param)); });
 
 TEST_P(TokensIn16Bits, AreLearnedWithTheBitsOfACopyInFp32WhateverThePieces) {
-    struct Extents {
-        std::int64_t length, vocabulary;
-    };
+    using Extents = std::pair<std::int64_t, std::int64_t>;
     for (const auto& [length, vocabulary] :
          {Extents{2, 600'000}, {25, 50'257}, {40, 9'999}, {25, 100}}) {  // 1, 10, 52, all rows
         const Tokens tokens(length, vocabulary, GetParam());
