@@ -11,6 +11,8 @@
 #include <map>
 #include <numeric>
 
+#include <fmt/format.h>
+
 namespace lockstep {
 namespace {
 
@@ -21,6 +23,20 @@ std::string container(const std::string& header, const std::string& data) {
     return length + header + data;
 }
 
+// One tensor of a header; `at` says where its bytes begin and end.
+std::string entry(const std::string& name,
+                  const std::string& dtype,
+                  const std::string& shape,
+                  const std::string& at) {
+    return fmt::format(
+        R"("{}":{{"dtype":"{}","shape":{},"data_offsets":{}}})", name, dtype, shape, at);
+}
+
+std::string two_empty(const std::string& first, const std::string& second) {
+    const std::string one = entry(first, "F32", "[0]", "[0,0]");
+    return container('{' + one + ',' + entry(second, "F32", "[0]", "[0,0]") + '}', "");
+}
+
 template <class T>
 std::string bytes_in(const std::vector<T>& values) {
     return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
@@ -29,11 +45,10 @@ std::string bytes_in(const std::vector<T>& values) {
 class SafetensorsInput : public InFolder {
   protected:
     std::vector<float> values(const std::string& dtype, const std::string& data, int count) {
-        const WeightsFile file(folder_.file(
-            "a",
-            container("{\"w\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + std::to_string(count) +
-                          "],\"data_offsets\":[0," + std::to_string(data.size()) + "]}}",
-                      data)));
+        const std::string shape = fmt::format("[{}]", count),
+                          at = fmt::format("[0,{}]", data.size());
+        const WeightsFile file(
+            folder_.file("a", container('{' + entry("w", dtype, shape, at) + '}', data)));
         std::vector<float> out(static_cast<std::size_t>(count));
         file.read(file.tensors().at(0), out);
         return out;
@@ -66,34 +81,31 @@ TEST_F(SafetensorsInput, ReadsFloatsOfEveryWidth) {
 }
 
 TEST_F(SafetensorsInput, NamesWhatIsWrong) {
-    const auto tensor =
-        [](const std::string& dtype, const std::string& shape, const std::string& at) {
-            return "{\"w\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape +
-                   ",\"data_offsets\":" + at + "}}";
+    const auto tensor_error =
+        [&](const char* shape, const char* at, const std::string& data = "abcd") {
+            return header_error('{' + entry("w", "F32", shape, at) + '}', data);
         };
-    EXPECT_EQ(header_error(tensor("F32", "[1]", "[0,4]")), "");
+    EXPECT_EQ(tensor_error("[1]", "[0,4]"), "");
     EXPECT_THAT(error(""), HasSubstr("E309"));
     EXPECT_THAT(error("short"), HasSubstr("it ends within its header"));
     EXPECT_THAT(error(container("{}", "").substr(0, 9)), HasSubstr("would have 2 bytes"));
     EXPECT_THAT(error(std::string(8, '\xff') + "{}"), HasSubstr("E309"));
     EXPECT_THAT(header_error("{\"w\":"), HasSubstr("its header"));
     EXPECT_THAT(header_error("[]"), HasSubstr("is no object"));
-    EXPECT_THAT(header_error(tensor("F32", "[2]", "[0,4]")), HasSubstr("does not fill its shape"));
-    EXPECT_THAT(header_error(tensor("F32", "[-1]", "[0,4]")), HasSubstr("impossible"));
-    EXPECT_THAT(header_error(tensor("F32", "[9999999999,9999999999]", "[0,4]")),
-                HasSubstr("impossible"));
-    EXPECT_THAT(header_error(tensor("F32", "[1]", "[4,0]")), HasSubstr("make no sense"));
-    EXPECT_THAT(header_error(tensor("F32", "[1]", "[0]")), HasSubstr("make no sense"));
-    EXPECT_THAT(header_error(tensor("F32", "[1]", "[0,4]"), "abcdefgh"),
-                HasSubstr("need 4 bytes; it has 8"));
-    EXPECT_THAT(header_error(tensor("F32", "[1]", "[4,8]"), "abcdefgh"), HasSubstr("a hole"));
+    EXPECT_THAT(tensor_error("[2]", "[0,4]"), HasSubstr("does not fill its shape"));
+    EXPECT_THAT(tensor_error("[-1]", "[0,4]"), HasSubstr("impossible"));
+    EXPECT_THAT(tensor_error("[9999999999,9999999999]", "[0,4]"), HasSubstr("impossible"));
+    EXPECT_THAT(tensor_error("[1]", "[4,0]"), HasSubstr("make no sense"));
+    EXPECT_THAT(tensor_error("[1]", "[0]"), HasSubstr("make no sense"));
+    EXPECT_THAT(tensor_error("[1]", "[0,4]", "abcdefgh"), HasSubstr("need 4 bytes; it has 8"));
+    EXPECT_THAT(tensor_error("[1]", "[4,8]", "abcdefgh"), HasSubstr("a hole"));
     EXPECT_THAT(caught_text([&] { WeightsFile{folder_ / "none"}; }), HasSubstr("E201"));
 }
 
 TEST_F(SafetensorsInput, MayHaveEmptyTensorsAnywhereAndADigestOfAllItsBytes) {
-    EXPECT_EQ(header_error(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-                           R"("b":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
-                           R"("c":{"dtype":"F32","shape":[0,3],"data_offsets":[4,4]}})"),
+    const std::string full = entry("a", "F32", "[1]", "[0,4]");
+    EXPECT_EQ(header_error('{' + full + ',' + entry("b", "F32", "[0]", "[0,0]") + ',' +
+                           entry("c", "F32", "[0,3]", "[4,4]") + '}'),
               "");
     const std::string content(3'000'000, 'x');
     EXPECT_EQ(file_digest(folder_.file("a", content)), hash128(content).hex());
@@ -107,10 +119,9 @@ class WeightsIndex : public InFolder {
         shard("b", "v", 2);
     }
     void shard(const std::string& file, const std::string& tensor, float value) {
-        folder_.file(file,
-                     container("{\"" + tensor +
-                                   "\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}",
-                               bytes_in<float>({value})));
+        folder_.file(
+            file,
+            container('{' + entry(tensor, "F32", "[]", "[0,4]") + '}', bytes_in<float>({value})));
     }
     fs::path index(const std::string& map) {
         return folder_.file("m.safetensors.index.json",
@@ -152,10 +163,7 @@ TEST_F(WeightsIndex, IsCheckedByItsNames) {
     EXPECT_THAT(error(R"("w": "b", "v": "b")"), HasSubstr("'w' is not in 'b', where it should be"));
     shard("b", "w", 2);
     EXPECT_THAT(error(R"("w": "a", "w ": "b")"), HasSubstr("'w ' is not in 'b'"));
-    folder_.file("c",
-                 container(R"({"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
-                           R"("u":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
-                           ""));
+    folder_.file("c", two_empty("w", "u"));
     EXPECT_THAT(error(R"("w": "a", "u": "c")"), HasSubstr("two of its files have 'w'"));
     EXPECT_THAT(error(R"("w": "m.safetensors.index.json")"), HasSubstr("E309"));
 }
@@ -242,8 +250,10 @@ TEST_F(WeightsArchive, IsReadAsNumpyWritesIt) {
 // A file with b [2] and fc.weight [3], f32, and a counter.
 class MatchedTensors : public InFolder {
   protected:
-    std::string error(const std::vector<TensorMeta>& wanted, const std::string& skip = "") {
-        return caught_text([&] { matched(wanted, skip); });
+    std::string error(const std::vector<TensorMeta>& wanted,
+                      const std::string& skip = "",
+                      WeightsFor use = WeightsFor::training) {
+        return caught_text([&] { matched(wanted, skip, use); });
     }
     std::vector<MatchedWeights> matched(const std::vector<TensorMeta>& wanted,
                                         const std::string& skip = "",
@@ -252,13 +262,13 @@ class MatchedTensors : public InFolder {
     }
 
     const std::vector<std::string> known_{"bn.count"};
-    const WeightsFile file_{folder_.file(
-        "a",
-        container("{\"__metadata__\":{\"format\":\"pt\"},"
-                  "\"fc.weight\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[16,28]},"
-                  "\"bn.count\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[8,16]},"
-                  "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
-                  std::string(28, '\0')))};
+    const WeightsFile file_{
+        folder_.file("a",
+                     container("{\"__metadata__\":{\"format\":\"pt\"}," +
+                                   entry("fc.weight", "F32", "[3]", "[16,28]") + ',' +
+                                   entry("bn.count", "I64", "[]", "[8,16]") + ',' +
+                                   entry("b", "F32", "[2]", "[0,8]") + '}',
+                               std::string(28, '\0')))};
 };
 
 TEST_F(MatchedTensors, AreThoseOfTheSameNames) {
@@ -276,10 +286,7 @@ TEST_F(MatchedTensors, MissingUnexpectedAndOtherOnesAreNamedTogether) {
         caught_text([&] { match_weights(file_, {}, {}, "b", WeightsFor::training); }),
         HasSubstr("not in the model: bn.count, fc.weight\n  fix: leave tensors at their initial "
                   "values with --load-skip"));
-    EXPECT_THAT(caught_text([&] {
-                    matched({{"c", {2}}}, "", WeightsFor::evaluation);
-                }),
-                Not(HasSubstr("--load-skip")));
+    EXPECT_THAT(error({{"c", {2}}}, "", WeightsFor::evaluation), Not(HasSubstr("--load-skip")));
 }
 
 TEST_F(MatchedTensors, OfATypeThatIsNoTextAreNamedAsText) {
@@ -315,16 +322,10 @@ TEST_F(MatchedTensors, LoseThePrefixThatIsGiven) {
                 }),
                 HasSubstr("E107: --load-prefix 'net.' has no effect\n  why: no name in the file "
                           "begins so: b, bn.count, fc.weight"));
-    const WeightsFile both(
-        folder_.file("both",
-                     container(R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
-                               R"("m.a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
-                               "")));
+    const WeightsFile both(folder_.file("both", two_empty("a", "m.a")));
+    const std::vector<TensorMeta> wanted{{"a", {0}}};
     EXPECT_THAT(
-        caught_text([&] {
-            match_weights(
-                both, std::vector<TensorMeta>{{"a", {0}}}, {}, "", WeightsFor::training, "m.");
-        }),
+        caught_text([&] { match_weights(both, wanted, {}, "", WeightsFor::training, "m."); }),
         HasSubstr("it has 'a' with --load-prefix and without"));
 }
 
@@ -336,23 +337,17 @@ TEST_F(MatchedTensors, OfNamesThatDifferByAPrefixAreRenamedByACommand) {
     const std::string shorter = error({{"weight", {3}}});
     EXPECT_THAT(shorter, HasSubstr("why: names begin with 'fc.' in the file only\n"));
     EXPECT_THAT(shorter, HasSubstr("fix: give --load-prefix fc., too"));
-    EXPECT_THAT(caught_text([&] {
-                    matched({{"weight", {3}}}, "", WeightsFor::evaluation);
-                }),
+    EXPECT_THAT(error({{"weight", {3}}}, "", WeightsFor::evaluation),
                 HasSubstr("k.removeprefix('fc.'): v for k, v"));
     EXPECT_THAT(error({{"weight", {3}}, {"a", {1}}, {"c", {1}}}), HasSubstr("missing in the file"))
         << "most names have no such prefix";
 }
 
 TEST_F(MatchedTensors, OfWholeNumbersAreNoWeights) {
-    EXPECT_THAT(caught_text([&] {
-                    match_weights(file_,
-                                  std::vector<TensorMeta>{{"bn.count", {}}},
-                                  {},
-                                  "b,fc.weight",
-                                  WeightsFor::training);
-                }),
-                HasSubstr("bn.count is I64 in the file"));
+    const std::vector<TensorMeta> wanted{{"bn.count", {}}};
+    EXPECT_THAT(
+        caught_text([&] { match_weights(file_, wanted, {}, "b,fc.weight", WeightsFor::training); }),
+        HasSubstr("bn.count is I64 in the file"));
 }
 
 }  // namespace
