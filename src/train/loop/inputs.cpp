@@ -55,19 +55,6 @@ Error other_files(const TrainSettings& settings, Content content) {
         "one that is made with --accept-data keeps such a hash");
 }
 
-// Collective. What `open` gives on rank 0.
-template <class Open>
-std::shared_ptr<const DatasetIndex> opened_by_root(const Communicator& ranks, Open&& open) {
-    std::shared_ptr<const DatasetIndex> opened;
-    const std::string bytes = from_root(ranks, [&] {
-        opened = std::make_shared<DatasetIndex>(open());
-        const auto packed = opened->serialize();
-        return std::string(reinterpret_cast<const char*>(packed.data()), packed.size());
-    });
-    if (opened) return opened;  // with the stamps of what was opened
-    return std::make_shared<DatasetIndex>(DatasetIndex::deserialize(bytes_of(bytes)));
-}
-
 // Part of the data are the test data: one index, two parts of its samples.
 void split_data(Start& start, Inputs& inputs) {
     const DatasetIndex& data = *inputs.data;
@@ -219,31 +206,30 @@ Inputs open_inputs(Start& start) {
         split_data(start, inputs);
     else if (has_test_data(settings))
         inputs.test_data =
-            open_test_dataset(ranks,
-                              settings.test_data.empty() ? settings.data : settings.test_data,
-                              settings.fields,
-                              settings.test_fields,
-                              links);
+            open_dataset(ranks,
+                         settings.test_data.empty() ? settings.data : settings.test_data,
+                         settings.fields,
+                         links,
+                         settings.test_fields);
     return inputs;
 }
 
 std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
                                                  const fs::path& path,
                                                  const std::string& fields,
-                                                 Links links) {
-    return opened_by_root(
-        ranks, [&] { return DatasetIndex::open(path, parse_field_mappings(fields, links)); });
-}
-
-std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
-                                                      const fs::path& path,
-                                                      const std::string& trained,
-                                                      const std::string& own,
-                                                      Links links) {
-    return opened_by_root(ranks, [&] {
-        return DatasetIndex::open_test(
-            path, parse_field_mappings(trained, links), parse_field_mappings(own, links));
+                                                 Links links,
+                                                 const std::optional<std::string>& own) {
+    std::shared_ptr<const DatasetIndex> opened;
+    const std::string bytes = from_root(ranks, [&] {
+        const auto mapped = parse_field_mappings(fields, links);
+        opened = std::make_shared<DatasetIndex>(
+            own ? DatasetIndex::open_test(path, mapped, parse_field_mappings(*own, links))
+                : DatasetIndex::open(path, mapped));
+        const auto packed = opened->serialize();
+        return std::string(reinterpret_cast<const char*>(packed.data()), packed.size());
     });
+    if (opened) return opened;  // with the stamps of what was opened
+    return std::make_shared<DatasetIndex>(DatasetIndex::deserialize(bytes_of(bytes)));
 }
 
 std::string content_of(const Communicator& ranks, const std::shared_ptr<const DatasetIndex>& data) {

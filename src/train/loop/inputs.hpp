@@ -72,19 +72,13 @@ Inputs open_inputs(Start& start);
 
 /// Collective. Rank 0 opens the data set at `path` and sends its index to all. `fields` is empty
 /// for packed data; else it names the data sets of HDF5 files of others: "images=/x,labels=/y".
-/// Errors: those of DatasetIndex::open, the same on all ranks.
+/// `own`: `fields` are those of the training data, and these are what test data have besides.
+/// Errors: those of DatasetIndex::open, or of open_test; the same on all ranks.
 std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
                                                  const fs::path& path,
                                                  const std::string& fields,
-                                                 Links links);
-
-/// Collective. The same of data that a model is tested on, which has `own` fields besides those of
-/// the training data, `trained`. Errors: those of DatasetIndex::open_test.
-std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
-                                                      const fs::path& path,
-                                                      const std::string& trained,
-                                                      const std::string& own,
-                                                      Links links);
+                                                 Links links,
+                                                 const std::optional<std::string>& own = {});
 
 /// Collective. Returns the digest of all samples, which it reads.
 std::string content_of(const Communicator& ranks, const std::shared_ptr<const DatasetIndex>& data);

@@ -217,7 +217,7 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
     const std::string of_run = given.fields.empty() ? wanted_fields(settings, given) : "";
     trained.data = given.data.empty() ? trained.learned_from
                    : of_run.empty()   ? open_dataset(ranks, given.data, given.fields, links)
-                                      : open_test_dataset(ranks, given.data, of_run, "", links);
+                                      : open_dataset(ranks, given.data, of_run, links, "");
     trained.part = part_of_run(ranks, given.part, trained);
     agree(ranks, [&] {
         check_has_model_file(trained.run, fs::absolute(given.run).string());
