@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <thread>
@@ -50,8 +51,8 @@ class CheckpointSaves : public test::SharedFolder {
     }
 
     // Between two steps.
-    std::unique_ptr<CheckpointSave> blocking(const std::string& name) const {
-        return std::make_unique<CheckpointSave>(ranks_, place(name), part(1));
+    std::unique_ptr<CheckpointSave> blocking(const std::string& name, std::int64_t step = 1) const {
+        return std::make_unique<CheckpointSave>(ranks_, place(name), part(step));
     }
 
     // As a step does.
@@ -251,10 +252,9 @@ TEST_F(CheckpointSaves, LeaveNoCheckpointBehindIfTheyAreAbandoned) {
 TEST_F(CheckpointSaves, ThatFailOnOneRankFailOnAllAndKeepWhatThereIs) {
     begin("run", part(1))->finish();
     const bool is_last = ranks_.rank() == ranks_.size() - 1;
-    const auto expect_failure = [&](CheckpointPart broken, const std::string& code) {
-        const auto save = begin("run", std::move(broken));
+    const auto expect_failure = [&](const std::string& code, const std::function<void()>& save) {
         try {
-            take_steps(*save);
+            save();
             ADD_FAILURE() << "no error";
         } catch (const AgreedError& error) {
             EXPECT_EQ(error.code(), code);
@@ -269,19 +269,22 @@ TEST_F(CheckpointSaves, ThatFailOnOneRankFailOnAllAndKeepWhatThereIs) {
         CheckpointPart broken = part(2);
         if (is_last)
             broken.also = [number = number] { throw system_error("write", "shard", number); };
-        expect_failure(std::move(broken), code);
+        expect_failure(code, [&] { take_steps(*begin("run", std::move(broken))); });
     }
     if (is_last) share_.memory[0].front() = std::nanf("");
-    expect_failure(part(2), "E701");
+    expect_failure("E701", [&] { take_steps(*begin("run", part(2))); });
+    expect_failure("E701", [&] { blocking("run", 2)->finish(); });
 }
 
 TEST_F(CheckpointSaves, OfAStartThatWasReplacedMakeNotEvenAFolder) {
     CheckpointPlace taken = place("run");
     taken.check_still_ours = [] { throw Error("E408", "taken over"); };
-    CheckpointSave save(ranks_, taken, part(1), &threads_);
-    EXPECT_THROW(take_steps(save), AgreedError);
-    EXPECT_FALSE(fs::exists(folder_ / "run"));
-    ranks_.barrier();
+    for (SaveThreads* const threads : {&threads_, static_cast<SaveThreads*>(nullptr)}) {
+        CheckpointSave save(ranks_, taken, part(1), threads);
+        EXPECT_THROW(threads != nullptr ? take_steps(save) : save.finish(), AgreedError);
+        EXPECT_FALSE(fs::exists(folder_ / "run"));
+        ranks_.barrier();
+    }
 }
 
 // The newer start removes what the older one has not committed: its writes fail by that.
@@ -298,12 +301,8 @@ TEST_F(CheckpointSaves, OfAStartThatIsReplacedMeanwhileSayThatTheRunWasTakenOver
         is_taken = true;
     };
     CheckpointSave save(ranks_, taken, std::move(replaced), &threads_);
-    try {
-        take_steps(save);
-        ADD_FAILURE() << "no error";
-    } catch (const AgreedError& error) {
-        EXPECT_EQ(error.code(), "E408");
-    }
+    EXPECT_THAT([&] { take_steps(save); },
+                testing::Throws<AgreedError>(testing::Property(&Error::code, "E408")));
     ranks_.barrier();
 }
 
