@@ -31,8 +31,10 @@ class Inputs : public testing::Test {
   protected:
     ModelShape shape(const std::string& inputs, const std::string& transform = "normalise") {
         settings_.inputs = inputs;
-        return InputReader(data_, TransformPipeline::parse(transform), settings_, data_, *task_)
-            .shape();
+        return shape_of(data_, TransformPipeline::parse(transform));
+    }
+    ModelShape shape_of(const DatasetIndex& data, const TransformPipeline& pipeline = {}) const {
+        return InputReader(data, pipeline, settings_, data, *task_).shape();
     }
 
     const DatasetIndex data_ = people();
@@ -147,10 +149,9 @@ TEST_F(Inputs, MayBeVolumes) {
     const DatasetIndex data =
         test::made_up_index({input_field("features", ElementType::f32, {2, 3, 4, 5}),
                              input_field("targets", ElementType::f32, {})});
-    EXPECT_EQ(caught_code([&] { InputReader(data, {}, settings_, data, *task_); }), "E217")
-        << "of a built-in model";
+    EXPECT_EQ(caught_code([&] { shape_of(data); }), "E217") << "of a built-in model";
     settings_.model.name = "own.so";
-    const ModelShape volume = InputReader(data, {}, settings_, data, *task_).shape();
+    const ModelShape volume = shape_of(data);
     EXPECT_EQ(volume.dimensions, 4);
     EXPECT_EQ(volume.channels, 2);
     EXPECT_EQ(volume.depth, 3);
@@ -167,10 +168,13 @@ Field with_statistics(Field field) {
     return field;
 }
 
-std::string treatment_of(const Field& field, const std::string& transform = "normalise") {
+std::string treatment_of(const Field& field,
+                         const std::string& transform = "normalise",
+                         const std::string& normalise = "auto") {
     TrainSettings settings;
     settings.inputs = field.name;
     settings.transform = transform;
+    settings.normalise = normalise;
     return input_texts(test::made_up_index({field}), settings).at(0);
 }
 
@@ -190,25 +194,17 @@ TEST(InputTexts, SayWhatIsDone) {
     EXPECT_EQ(treatment_of(series),
               "features: f32, [20, 2], normalised by mean and deviation of each feature");
     EXPECT_EQ(treatment_of(input_field("tokens", i32, {9}, 5)), "tokens: i32, [9]");
-    TrainSettings settings;
-    settings.inputs = "features";
-    settings.normalise = "none";
-    const auto index = test::made_up_index({series});
-    EXPECT_EQ(input_texts(index, settings).at(0),
+    EXPECT_EQ(treatment_of(series, "none", "none"),
               "features: f32, [20, 2], not normalised, as --normalise none says");
-    settings.normalise = "features=101325/300";
-    EXPECT_EQ(input_texts(index, settings).at(0),
+    EXPECT_EQ(treatment_of(series, "none", "features=101325/300"),
               "features: f32, [20, 2], normalised by the given mean 101325 and deviation 300");
 }
 
 TEST(InputTexts, SayWhatIsNotUsed) {
-    TrainSettings settings;
-    settings.inputs = "images";
-    const auto texts = input_texts(people(), settings);
-    EXPECT_THAT(texts,
-                testing::ElementsAre(testing::StartsWith("images: u8"),
-                                     "age: not used, as --inputs does not name it",
-                                     "tokens: not used, as --inputs does not name it"));
+    EXPECT_THAT(input_texts(people(), {.inputs = "images"}),
+                ElementsAre(StartsWith("images: u8"),
+                            "age: not used, as --inputs does not name it",
+                            "tokens: not used, as --inputs does not name it"));
 }
 
 TEST(InputTexts, SayWhatToDoWhereNothingIsNormalised) {
@@ -311,7 +307,7 @@ Field field_of(ElementType type, std::vector<std::int64_t> shape) {
 }
 
 template <class T>
-at::Tensor read(const FieldInput& input, const std::vector<T>& values, std::size_t samples) {
+at::Tensor read(const FieldInput& input, const std::vector<T>& values, std::size_t samples = 1) {
     const std::vector<std::uint64_t> ids(samples);
     return input.read(std::as_bytes(std::span(values)), {ids, {}});
 }
@@ -321,6 +317,14 @@ std::vector<float> flat(const at::Tensor& values) {
     return {row.data_ptr<float>(), row.data_ptr<float>() + row.numel()};
 }
 
+/// One sample, with statistics of its own.
+template <class T>
+std::vector<float> flat(const Field& field,
+                        const std::vector<T>& values,
+                        const TransformPipeline& pipeline = {}) {
+    return flat(read(*make_field_input(field, pipeline, field), values));
+}
+
 TEST(FieldInput, NormalisesFeaturesEachByItsOwnStatisticsOrThoseOfAnotherDataSet) {
     Field field = field_of(ElementType::f32, {3});
     field.mean = {1, 10, 100};
@@ -328,33 +332,27 @@ TEST(FieldInput, NormalisesFeaturesEachByItsOwnStatisticsOrThoseOfAnotherDataSet
     const auto input = make_field_input(field, {}, field);
     EXPECT_EQ(input->shape(), (ImageShape{3, 1, 1}));
     const at::Tensor values = read<float>(*input, {3, 6, 100, 2, 14, 101}, 2);
-    EXPECT_EQ(values.sizes().vec(), (std::vector<std::int64_t>{2, 3, 1, 1}));
-    EXPECT_EQ(flat(values), (std::vector<float>{1, -1, 0, 0.5, 1, 1}));
+    EXPECT_EQ(values.sizes(), at::IntArrayRef({2, 3, 1, 1}));
+    EXPECT_THAT(flat(values), ElementsAre(1, -1, 0, 0.5, 1, 1));
     Field own = field_of(ElementType::f32, {1}), trained = own;
     own.mean = {5}, own.std = {1};
     trained.mean = {1}, trained.std = {2};
-    EXPECT_EQ(flat(read<float>(*make_field_input(own, {}, trained), {5}, 1)),
-              (std::vector<float>{2}));
+    EXPECT_THAT(flat(read<float>(*make_field_input(own, {}, trained), {5})), ElementsAre(2));
 }
 
 TEST(FieldInput, SubtractsLargeOffsetsExactly) {
     Field field = field_of(ElementType::f64, {1});
     field.mean = {1e9};
     field.std = {0.5};
-    EXPECT_EQ(flat(read<double>(*make_field_input(field, {}, field), {1e9 + 0.125}, 1)),
-              (std::vector<float>{0.25}));
+    EXPECT_THAT(flat<double>(field, {1e9 + 0.125}), ElementsAre(0.25));
     field.type = ElementType::i64;
-    EXPECT_EQ(flat(read<std::int64_t>(*make_field_input(field, {}, field), {1'000'000'001}, 1)),
-              (std::vector<float>{2}));
+    EXPECT_THAT(flat<std::int64_t>(field, {1'000'000'001}), ElementsAre(2));
 }
 
 TEST(FieldInput, TakesNumbersAsTheyAreWithoutStatistics) {
-    const Field whole = field_of(ElementType::i32, {2});
-    EXPECT_EQ(flat(read<std::int32_t>(*make_field_input(whole, {}, whole), {-3, 70'000}, 1)),
-              (std::vector<float>{-3, 70'000}));
-    const Field bytes = field_of(ElementType::u8, {2});
-    EXPECT_EQ(flat(read<std::uint8_t>(*make_field_input(bytes, {}, bytes), {0, 255}, 1)),
-              (std::vector<float>{0, 1}));
+    EXPECT_THAT(flat<std::int32_t>(field_of(ElementType::i32, {2}), {-3, 70'000}),
+                ElementsAre(-3, 70'000));
+    EXPECT_THAT(flat<std::uint8_t>(field_of(ElementType::u8, {2}), {0, 255}), ElementsAre(0, 1));
 }
 
 TEST(FieldInput, PutsChannelsFirstAndInnermostInMemory) {
@@ -362,8 +360,8 @@ TEST(FieldInput, PutsChannelsFirstAndInnermostInMemory) {
     field.layout = "HWC";
     const auto input = make_field_input(field, {}, field);
     EXPECT_EQ(input->shape(), (ImageShape{3, 1, 2}));
-    const at::Tensor values = read<float>(*input, {0, 1, 2, 10, 11, 12}, 1);
-    EXPECT_EQ(flat(values), (std::vector<float>{0, 10, 1, 11, 2, 12}));
+    const at::Tensor values = read<float>(*input, {0, 1, 2, 10, 11, 12});
+    EXPECT_THAT(flat(values), ElementsAre(0, 10, 1, 11, 2, 12));
     EXPECT_TRUE(values.is_contiguous(at::MemoryFormat::ChannelsLast));
 }
 
@@ -399,12 +397,10 @@ TEST(FieldInput, TransformsNumbersInTheirUnit) {
     field.layout = "HWC";
     field.mean = {100, 0};
     field.std = {10, 0};
-    const auto input = make_field_input(field, TransformPipeline::parse("flip 1"), field);
-    const at::Tensor values = read<double>(*input, {110, 1, 120, 2}, 1);
-    EXPECT_EQ(flat(values), (std::vector<float>{2, 1, 2, 1}));
+    const auto flip = TransformPipeline::parse("flip 1");
+    EXPECT_THAT(flat<double>(field, {110, 1, 120, 2}, flip), ElementsAre(2, 1, 2, 1));
     field.type = ElementType::i32;
-    const auto whole = make_field_input(field, TransformPipeline::parse("flip 1"), field);
-    EXPECT_EQ(flat(read<std::int32_t>(*whole, {110, 1, 120, 2}, 1)), flat(values));
+    EXPECT_THAT(flat<std::int32_t>(field, {110, 1, 120, 2}, flip), ElementsAre(2, 1, 2, 1));
 }
 
 TEST(FieldInput, GivesVolumesAsTheyAre) {
@@ -413,9 +409,9 @@ TEST(FieldInput, GivesVolumesAsTheyAre) {
     const auto input = make_field_input(field, {}, field);
     EXPECT_EQ(input->shape(), (ImageShape{1, 1, 2}));
     EXPECT_EQ(input->depth(), 2);
-    const at::Tensor values = read<std::uint8_t>(*input, {255, 0, 0, 255}, 1);
-    EXPECT_EQ(values.sizes().vec(), (std::vector<std::int64_t>{1, 1, 2, 1, 2}));
-    EXPECT_EQ(flat(values), (std::vector<float>{1, -1, -1, 1}));
+    const at::Tensor values = read<std::uint8_t>(*input, {255, 0, 0, 255});
+    EXPECT_EQ(values.sizes(), at::IntArrayRef({1, 1, 2, 1, 2}));
+    EXPECT_THAT(flat(values), ElementsAre(1, -1, -1, 1));
 }
 
 }  // namespace
