@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "loop/loop.hpp"
-
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/run/progress.hpp"
 
+#include "loop/loop.hpp"
 #include "schedule/blank_step.hpp"
 
 #include <algorithm>
@@ -51,10 +50,7 @@ class EvalMode {
 NamedTensors outputs_here(
     Model& model, const Task& task, const NamedTensors& inputs, std::int64_t step, int leaf) {
     torch::manual_seed((static_cast<std::uint64_t>(step) << 20) + static_cast<std::uint64_t>(leaf));
-    NamedTensors outputs =
-        in_model(model.author(), ModelPlace::forward, [&] { return model.forward(inputs); });
-    check_output_shape(model, outputs, task, inputs.front().tensor.size(0));
-    return outputs;
+    return checked_outputs(model, task, inputs);
 }
 
 struct BadValue {

@@ -30,12 +30,6 @@ at::Tensor plain_copy(const at::Tensor& tensor) {
     return tensor.detach().clone(at::MemoryFormat::Contiguous);
 }
 
-NamedTensors copies_of(const NamedTensors& tensors) {
-    NamedTensors copies;
-    for (const auto& [name, tensor] : tensors) copies.push_back({name, plain_copy(tensor)});
-    return copies;
-}
-
 // Multiples of 2^-22 in [-2, 2): no rounding is part of them.
 void fill(at::Tensor& numbers) {
     CounterRandom random(Purpose::synthetic_data, {});
@@ -108,6 +102,41 @@ void check_dense(const NamedTensor& parameter) {
     });
 }
 
+std::string fix_of_output(const Model& model, const Task& task) {
+    if (model.author() == ModelAuthor::lockstep) return see_models;
+    if (task.takes_metrics())
+        return "return the loss of each sample, [n]: give loss functions reduction=\"none\" (C++: "
+               "at::Reduction::None), and end with .flatten(1).mean(1) if more dimensions are left";
+    return "return that shape from the model's forward(), or use the --task that its output is for";
+}
+
+void check_output_shape(const Model& model,
+                        const NamedTensors& outputs,
+                        const Task& task,
+                        std::int64_t rows) {
+    check(outputs.size() == 1 || task.takes_metrics(), [&] {
+        std::vector<std::string> names;
+        for (const NamedTensor& one : outputs) names.push_back(one.name);
+        return Error("E217",
+                     fmt::format("the model returns {} tensors", outputs.size()),
+                     fmt::format("they are {}, and this task uses one", fmt::join(names, ", ")),
+                     fmt::format("give --output {}, or another of them", names.front()));
+    });
+    std::vector<std::int64_t> wanted = task.output_shape();
+    wanted.insert(wanted.begin(), rows);
+    const at::IntArrayRef found = outputs.front().tensor.sizes();
+    check(found == at::IntArrayRef(wanted), [&] {
+        return Error(
+            "E217",
+            "the model is not for this task",
+            fmt::format("its output for {} sample(s) is [{}], the task's targets need [{}]",
+                        rows,
+                        fmt::join(found, ", "),
+                        fmt::join(wanted, ", ")),
+            fix_of_output(model, task));
+    });
+}
+
 at::Tensor blank_loss(Model& model, const Task& task, const ModelShape& shape, std::int64_t rows) {
     torch::manual_seed(1);
     const LeafSamples samples = blank_samples(task, shape, rows);
@@ -174,18 +203,11 @@ void compute_gradients(const at::Tensor& loss,
     graph.finish();
 }
 
-std::string fix_of_output(const Model& model, const Task& task) {
-    if (model.author() == ModelAuthor::lockstep) return see_models;
-    if (task.takes_metrics())
-        return "return the loss of each sample, [n]: give loss functions reduction=\"none\" (C++: "
-               "at::Reduction::None), and end with .flatten(1).mean(1) if more dimensions are left";
-    return "return that shape from the model's forward(), or use the --task that its output is for";
-}
-
 }  // namespace
 
-KeptBuffers::KeptBuffers(const Model& model)
-    : buffers_(model.buffers()), copies_(copies_of(buffers_)) {}
+KeptBuffers::KeptBuffers(const Model& model) : buffers_(model.buffers()) {
+    for (const NamedTensor& buffer : buffers_) copies_.push_back(plain_copy(buffer.tensor));
+}
 
 KeptBuffers::~KeptBuffers() {
     restore();
@@ -193,7 +215,7 @@ KeptBuffers::~KeptBuffers() {
 
 void KeptBuffers::restore() {
     const torch::NoGradGuard no_gradients;
-    for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].tensor.copy_(copies_[i].tensor);
+    for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].tensor.copy_(copies_[i]);
 }
 
 NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows) {
@@ -215,31 +237,11 @@ LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_
     return {.inputs = blank_inputs(shape, rows), .targets = task.blank_targets(rows)};
 }
 
-void check_output_shape(const Model& model,
-                        const NamedTensors& outputs,
-                        const Task& task,
-                        std::int64_t rows) {
-    check(outputs.size() == 1 || task.takes_metrics(), [&] {
-        std::vector<std::string> names;
-        for (const NamedTensor& one : outputs) names.push_back(one.name);
-        return Error("E217",
-                     fmt::format("the model returns {} tensors", outputs.size()),
-                     fmt::format("they are {}, and this task uses one", fmt::join(names, ", ")),
-                     fmt::format("give --output {}, or another of them", names.front()));
-    });
-    std::vector<std::int64_t> wanted = task.output_shape();
-    wanted.insert(wanted.begin(), rows);
-    const at::IntArrayRef found = outputs.front().tensor.sizes();
-    check(found == at::IntArrayRef(wanted), [&] {
-        return Error(
-            "E217",
-            "the model is not for this task",
-            fmt::format("its output for {} sample(s) is [{}], the task's targets need [{}]",
-                        rows,
-                        fmt::join(found, ", "),
-                        fmt::join(wanted, ", ")),
-            fix_of_output(model, task));
-    });
+NamedTensors checked_outputs(Model& model, const Task& task, const NamedTensors& inputs) {
+    NamedTensors outputs =
+        in_model(model.author(), ModelPlace::forward, [&] { return model.forward(inputs); });
+    check_output_shape(model, outputs, task, inputs.front().tensor.size(0));
+    return outputs;
 }
 
 NamedTensors outputs_of(Model& model, const NamedTensors& inputs) {

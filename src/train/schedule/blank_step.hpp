@@ -25,7 +25,8 @@ class KeptBuffers {
     void restore();
 
   private:
-    NamedTensors buffers_, copies_;
+    NamedTensors buffers_;
+    std::vector<at::Tensor> copies_;
 };
 
 /// Returns generated inputs of `rows` samples of `shape`, the same on every machine.
@@ -41,12 +42,9 @@ NamedTensors outputs_of(Model& model, const NamedTensors& inputs);
 /// Names the outputs of `model` for a task that shows them as metrics. Errors: as above.
 void name_outputs(Task& task, Model& model, const ModelShape& shape);
 
-/// Checks the shape of outputs. Errors: E217 if outputs of `rows` samples do not have the shape
-/// that the task's targets need.
-void check_output_shape(const Model& model,
-                        const NamedTensors& outputs,
-                        const Task& task,
-                        std::int64_t rows);
+/// Returns the outputs of a pass after the blank step. Errors: E217 if they do not have the shape
+/// that the task's targets need, as they had then.
+NamedTensors checked_outputs(Model& model, const Task& task, const NamedTensors& inputs);
 
 /// The result of a blank step.
 struct BlankStep {

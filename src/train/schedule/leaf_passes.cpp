@@ -102,9 +102,7 @@ at::Tensor loss_of(const Task& task,
 
 // A model that was right in the blank step may return another shape later.
 NamedTensors outputs_for(Model& model, const Task& task, const LeafSamples& samples) {
-    NamedTensors outputs = in_model(
-        model.author(), ModelPlace::forward, [&] { return model.forward(samples.inputs); });
-    check_output_shape(model, outputs, task, samples.inputs.front().tensor.size(0));
+    NamedTensors outputs = checked_outputs(model, task, samples.inputs);
     outputs.erase(outputs.begin() + 1, outputs.end());  // evaluation shows metrics
     return outputs;
 }
