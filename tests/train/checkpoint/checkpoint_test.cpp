@@ -210,7 +210,9 @@ class Exported : public test::SharedFolder {
             .finish();
     }
 
-    fs::path checkpoint() const { return list_checkpoints(root_).at(0).path; }
+    ExportSummary exported(ExportedTensors which = ExportedTensors::of_model) const {
+        return export_checkpoint(list_checkpoints(root_).at(0).path, path_, {.tensors = which});
+    }
 
     static std::vector<std::string> names_of(const WeightsFile& file) {
         std::vector<std::string> names;
@@ -218,17 +220,16 @@ class Exported : public test::SharedFolder {
         return names;
     }
 
-    const fs::path root_ = folder_ / "ckpt";
+    const fs::path root_ = folder_ / "ckpt", path_ = root_ / "a.safetensors";
 };
 
 TEST_F(Exported, TensorsAreWholeUnderTheModelsNames) {
     if (!ranks_.is_root()) return;
-    const fs::path path = root_ / "a.safetensors";
-    const ExportSummary summary = export_checkpoint(checkpoint(), path);
+    const ExportSummary summary = exported();
     EXPECT_EQ(summary.step, 7);
     EXPECT_EQ(summary.tensors, 3u);
-    EXPECT_EQ(summary.bytes, fs::file_size(path));
-    const WeightsFile file(path);
+    EXPECT_EQ(summary.bytes, fs::file_size(path_));
+    const WeightsFile file(path_);
     EXPECT_THAT(names_of(file), ElementsAre("w", "running_mean", "batches"));
     EXPECT_THAT(file.tensors()[0].shape, ElementsAre(2, 6));
     std::vector<float> values(12), expected(12);
@@ -239,9 +240,8 @@ TEST_F(Exported, TensorsAreWholeUnderTheModelsNames) {
     }
     EXPECT_EQ(file.tensors()[2].dtype, "I64");
     std::int64_t counter = 0;
-    const UniqueFd fd = open_for_reading(path);
-    read_at(
-        fd.value(), std::as_writable_bytes(std::span(&counter, 1)), file.tensors()[2].offset, path);
+    const auto bytes = std::as_writable_bytes(std::span(&counter, 1));
+    read_at(open_for_reading(path_).value(), bytes, file.tensors()[2].offset, path_);
     EXPECT_EQ(counter, 1LL << 40);
 }
 
@@ -251,9 +251,8 @@ struct ExportedAverage : Exported {
 
 TEST_F(ExportedAverage, StandsForTheParameters) {
     if (!ranks_.is_root()) return;
-    const fs::path path = root_ / "a.safetensors";
-    export_checkpoint(checkpoint(), path, {.tensors = ExportedTensors::averaged});
-    const WeightsFile file(path);
+    exported(ExportedTensors::averaged);
+    const WeightsFile file(path_);
     EXPECT_THAT(names_of(file), ElementsAre("w", "running_mean", "batches"));
     std::vector<float> values(12);
     file.read(file.tensors()[0], values);
@@ -264,21 +263,16 @@ TEST_F(ExportedAverage, StandsForTheParameters) {
 
 TEST_F(Exported, AverageIsMissedWhereThereIsNone) {
     if (!ranks_.is_root()) return;
-    EXPECT_EQ(caught_code([&] {
-                  export_checkpoint(
-                      checkpoint(), root_ / "a", {.tensors = ExportedTensors::averaged});
-              }),
-              "E106");
-    EXPECT_FALSE(fs::exists(root_ / "a"));
+    EXPECT_EQ(caught_code([&] { exported(ExportedTensors::averaged); }), "E106");
+    EXPECT_FALSE(fs::exists(path_));
 }
 
 TEST_F(Exported, TensorsAreAlsoTheOptimizersIfAsked) {
     if (!ranks_.is_root()) return;
-    const fs::path path = root_ / "a.safetensors";
-    export_checkpoint(checkpoint(), path, {.tensors = ExportedTensors::all});
-    EXPECT_THAT(names_of(WeightsFile(path)),
+    exported(ExportedTensors::all);
+    EXPECT_THAT(names_of(WeightsFile(path_)),
                 ElementsAre("w", "running_mean", "optimizer.momentum.w", "batches"));
-    EXPECT_EQ(caught_code([&] { export_checkpoint(checkpoint(), path); }), "E407");
+    EXPECT_EQ(caught_code([&] { exported(); }), "E407");
 }
 
 // Each rank has a folder with a file of its own; the run is rank 0's to look at.
