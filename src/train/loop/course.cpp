@@ -222,8 +222,9 @@ void Course::wait_for_copy(PhaseClock& clock) const {
 
 Saves::Saves(const LoopParts& parts, TimeLimit& limit)
     : parts_(parts),
+      settings_(parts.start.settings),
       limit_(limit),
-      mode_(parts.start.settings.checkpoint_mode),
+      mode_(settings_.checkpoint_mode),
       last_{parts.course.progress.step, parts.course.progress.epoch, now_s()},
       interval_s_(std::min(first_interval_s, mtbf_s() / 10)) {}
 
@@ -233,7 +234,7 @@ Saves::~Saves() {
 }
 
 bool Saves::has_clock_passed() const {
-    const Period& period = parts_.start.settings.checkpoint_every;
+    const Period& period = settings_.checkpoint_every;
     double every_s = std::numeric_limits<double>::infinity();
     if (period.unit == Period::Unit::automatic) every_s = interval_s_;
     if (period.unit == Period::Unit::seconds) every_s = static_cast<double>(period.count);
@@ -242,19 +243,17 @@ bool Saves::has_clock_passed() const {
 
 // Returns true if a save goes on beside steps of this start before its end; the last one does not.
 bool Saves::may_overlap() const {
-    const TrainSettings& settings = parts_.start.settings;
     const RunLength& length = parts_.contract.length;
-    const std::int64_t steps = steps_of(settings.checkpoint_every, length);
+    const std::int64_t steps = steps_of(settings_.checkpoint_every, length);
     const std::int64_t done = parts_.course.progress.step;
-    return saves_beside_steps(settings) && !parts_.engine.gpu &&
+    return saves_beside_steps(settings_) && !parts_.engine.gpu &&
            (steps == 0 || (done / steps + 1) * steps < length.total_steps);
 }
 
 // As the user says, or as earlier starts of this run ended.
 double Saves::mtbf_s() const {
-    const double given_s = parts_.start.settings.mtbf_s;
     const auto ends = static_cast<double>(parts_.run.incarnation - 1);
-    if (given_s > 0) return given_s;
+    if (settings_.mtbf_s > 0) return settings_.mtbf_s;
     if (ends < 1 || !parts_.run.directory) return usual_mtbf_s;
     const auto begun_s = parse_utc(read_run_record(parts_.run.paths.root).created_at);
     return begun_s ? std::max(unix_time_s() - *begun_s, 1.0) / ends : usual_mtbf_s;
@@ -262,10 +261,9 @@ double Saves::mtbf_s() const {
 
 // For rank 0.
 void Saves::choose_interval() {
-    const TrainSettings& settings = parts_.start.settings;
     const double cost_s = cost_.mean_s();
-    if (settings.checkpoint_every.unit != Period::Unit::automatic) return;
-    interval_s_ = save_interval_s(cost_s, mtbf_s(), settings.checkpoint_overhead);
+    if (settings_.checkpoint_every.unit != Period::Unit::automatic) return;
+    interval_s_ = save_interval_s(cost_s, mtbf_s(), settings_.checkpoint_overhead);
     constexpr double worth_a_line = 1.2;
     if (interval_s_ < told_s_ * worth_a_line && told_s_ < interval_s_ * worth_a_line) return;
     told_s_ = interval_s_;
@@ -317,7 +315,7 @@ void Saves::order(SaveReason reason) {
         return parts_.course.save->hurry();
     }
     if (is_in_flight() && reason == SaveReason::period &&
-        parts_.start.settings.on_nonfinite != NonFinite::rollback)
+        settings_.on_nonfinite != NonFinite::rollback)
         return leave_out();
     finish();
     begin(mode_);
@@ -375,12 +373,12 @@ bool Saves::can_overlap(const CheckpointPart& part) {
 // Before a save has shown its cost, a core that does nothing else is taken to write 500 MB/s.
 std::int64_t Saves::spread_of(const CheckpointPart& part) const {
     constexpr double guess_bytes_s = 500e6;
-    const Period& period = parts_.start.settings.checkpoint_every;
+    const Period& period = settings_.checkpoint_every;
     const double step_s = cost_.usual_step_s();
     double steps = static_cast<double>(steps_of(period, parts_.contract.length));
     if (period.unit == Period::Unit::automatic) steps = interval_s_ / step_s;
     if (period.unit == Period::Unit::seconds) steps = static_cast<double>(period.count) / step_s;
-    const bool has_spare_core = parts_.run.share.cpus.cpus > parts_.start.settings.threads;
+    const bool has_spare_core = parts_.run.share.cpus.cpus > settings_.threads;
     const auto bytes = static_cast<double>(part.changing_floats() * sizeof(float));
     return cost_.spread(has_spare_core ? 0 : bytes / guess_bytes_s, steps);
 }

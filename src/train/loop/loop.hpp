@@ -327,6 +327,7 @@ class Saves {
     std::string request_to_save() const;
 
     const LoopParts& parts_;
+    const TrainSettings& settings_;
     TimeLimit& limit_;
     CheckpointMode mode_;
     LastSave last_;
