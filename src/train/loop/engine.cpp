@@ -232,21 +232,6 @@ std::string rate_text(double per_s) {
     return grouped(static_cast<std::uint64_t>(per_s));
 }
 
-// The ways to compute this rank's leaves, and their samples per second, forward and backward.
-struct LeafWays {
-    std::vector<std::pair<std::string, double>> measured{};
-    std::string why_not{};  ///< of the first that cannot be recorded
-
-    void add(const std::string& name, double per_s) {
-        if (per_s > 0) measured.emplace_back(name, per_s);
-    }
-    std::string text() const {
-        std::vector<std::string> parts;
-        for (const auto& [name, per_s] : measured) parts.push_back(name + " " + rate_text(per_s));
-        return parts.empty() ? "" : fmt::format("; samples/s: {}", fmt::join(parts, ", "));
-    }
-};
-
 // What computing leaves together costs, and what would not.
 std::string speed_text(const std::optional<LeafSpeed>& speed, int ranks) {
     constexpr double worth_a_word = 0.9;
@@ -302,38 +287,42 @@ void record_leaves(const LoopParts& parts,
     TrainStep& step = *parts.engine.step;
     const bool is_asked_for = settings.graph == GraphMode::on;
     const bool is_waited_for = parts.start.ranks.size() > 1 && !is_asked_for;
-    LeafWays ways;
+    std::vector<std::string> speeds;  // of ways to compute leaves, forward and backward
+    std::string why_not;              // of the first that cannot be recorded
+    const auto add = [&](const char* way, double per_s) {
+        if (per_s > 0) speeds.push_back(fmt::format("{} {}", way, rate_text(per_s)));
+    };
     double quickest = is_asked_for ? 0 : together ? together->together : 0;
     std::optional<CaptureWay> chosen;
     const auto consider = [&](CaptureWay way, const CaptureVerdict& verdict, double per_s) {
-        if (ways.why_not.empty()) ways.why_not = verdict.why_not;
+        if (why_not.empty()) why_not = verdict.why_not;
         if (per_s > quickest) chosen = way;
         quickest = std::max(quickest, per_s);
     };
-    ways.add("computed together", together ? together->together : 0);
+    add("computed together", together ? together->together : 0);
     if (!step.is_together() || settings.leaves == LeafMode::automatic) {
         const auto verdict = step.rehearse_capture(make, CaptureWay::one_by_one);
         // The last leaf is computed where other ranks wait for its gradients.
         const double per_s = verdict.speed(parts.start.leaves().size(), is_waited_for ? 1 : 0);
-        ways.add("computed one by one", verdict.computed);
-        ways.add("replayed one by one", per_s);
+        add("computed one by one", verdict.computed);
+        add("replayed one by one", per_s);
         if (!is_asked_for) quickest = std::max(quickest, verdict.computed);
         consider(CaptureWay::one_by_one, verdict, per_s);
     }
     if (step.is_together() && !is_waited_for) {
         const auto verdict = step.rehearse_capture(make, CaptureWay::together);
-        ways.add("replayed together", verdict.replayed);
+        add("replayed together", verdict.replayed);
         consider(CaptureWay::together, verdict, verdict.replayed);
     }
-    check(chosen || !is_asked_for, [&] { return graph_error(ways.why_not); });
+    check(chosen || !is_asked_for, [&] { return graph_error(why_not); });
     step.choose_capture(chosen, is_asked_for);
-    if (ways.why_not.empty()) ways.why_not = "it is not quicker";
+    if (why_not.empty()) why_not = "it is not quicker";
     once(Level::info,
          "graph: {}{}",
-         !chosen                          ? "off, " + ways.why_not
+         !chosen                          ? "off, " + why_not
          : chosen == CaptureWay::together ? "leaves together are recorded once and replayed"
                                           : "leaves are recorded once and replayed",
-         ways.text());
+         speeds.empty() ? "" : fmt::format("; samples/s: {}", fmt::join(speeds, ", ")));
 }
 
 // Each rank for itself, too.
