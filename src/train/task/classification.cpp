@@ -299,8 +299,8 @@ class Classification : public FieldTask {
         if (!counts_confusion()) return result;
         const auto pairs = static_cast<std::size_t>(outputs() * outputs());
         const std::span<const std::int64_t> counts = std::span(sums.counts).subspan(2);
-        result.confusion = confusion_csv(counts.first(pairs), field());
-        add_figures(result, counts.first(pairs), counts.subspan(pairs), field());
+        result.confusion = confusion_csv(counts.first(pairs), field_);
+        add_figures(result, counts.first(pairs), counts.subspan(pairs), field_);
         return result;
     }
 
@@ -334,10 +334,10 @@ class Segmentation : public FieldTask {
                  const Field& masks,
                  const TransformPipeline& pipeline)
         : FieldTask(TaskKind::segmentation, masks, settings.ignore_index),
-          loss_(settings, field()),
+          loss_(settings, field_),
           moved_(pipeline.output_shape({any_channels,
-                                        static_cast<int>(field().shape[0]),
-                                        static_cast<int>(field().shape[1])})) {
+                                        static_cast<int>(field_.shape[0]),
+                                        static_cast<int>(field_.shape[1])})) {
         check(outputs() <= most_classes, [&] {
             return Error("E217",
                          fmt::format("masks have {} classes", outputs()),
@@ -362,7 +362,7 @@ class Segmentation : public FieldTask {
         const at::Tensor found = counted_rows(only(outputs).argmax(1), samples);
         const at::Tensor masks = counted_rows(samples.targets[0].tensor, samples);
         return sums_of({loss(outputs, samples)},
-                       {confusion_counts(masks, found, this->outputs(), ignored())});
+                       {confusion_counts(masks, found, this->outputs(), ignored_)});
     }
 
     // Classes that neither are anywhere nor were found count in no mean.
@@ -379,15 +379,15 @@ class Segmentation : public FieldTask {
                             {"accuracy", accuracy}},
                 .text = fmt::format(
                     "mean IoU {}, accuracy of pixels {}", percent(mean_iou), percent(accuracy)),
-                .confusion = confusion_csv(sums.counts, field())};
+                .confusion = confusion_csv(sums.counts, field_)};
     }
 
   protected:
     at::Tensor losses(const at::Tensor& logits, const LeafSamples& samples) const override {
         const at::Tensor& masks = samples.targets[0].tensor;
         const at::Tensor each = loss_(logits, masks);
-        if (ignored() < 0) return mean_of_each(each);
-        const at::Tensor counted = masks.ne(ignored()).flatten(1).sum(1);
+        if (ignored_ < 0) return mean_of_each(each);
+        const at::Tensor counted = masks.ne(ignored_).flatten(1).sum(1);
         return each.flatten(1).sum(1) / counted.clamp_min(1);
     }
 

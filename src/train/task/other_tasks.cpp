@@ -29,7 +29,7 @@ class MultiLabel : public FieldTask {
   public:
     explicit MultiLabel(const Field& labels) : FieldTask(TaskKind::multi_label, labels) {}
 
-    std::int64_t outputs() const override { return field().shape[0]; }
+    std::int64_t outputs() const override { return field_.shape[0]; }
 
     NamedTensors targets(const LeafSource& source) const override {
         NamedTensors targets = FieldTask::targets(source);
@@ -230,7 +230,7 @@ class NextToken : public FieldTask {
     }
 
   private:
-    std::int64_t length() const { return field().shape[0] - 1; }
+    std::int64_t length() const { return field_.shape[0] - 1; }
 };
 
 class Regression : public FieldTask {
@@ -252,7 +252,7 @@ class Regression : public FieldTask {
         deviation_ = torch::tensor(divisors, torch::kFloat64);
     }
 
-    std::int64_t outputs() const override { return field().shape.empty() ? 1 : field().shape[0]; }
+    std::int64_t outputs() const override { return field_.shape.empty() ? 1 : field_.shape[0]; }
 
     NamedTensors targets(const LeafSource& source) const override {
         if (deviation_.defined()) {
@@ -275,15 +275,15 @@ class Regression : public FieldTask {
     std::string classes_text() const override {
         if (!deviation_.defined()) return "";
         return fmt::format("targets: scaled by mean {:.6g} and deviation {:.6g}",
-                           fmt::join(field().mean, ", "),
-                           fmt::join(field().std, ", "));
+                           fmt::join(field_.mean, ", "),
+                           fmt::join(field_.std, ", "));
     }
 
     std::string class_warning() const override {
         std::vector<std::string> constant;
-        for (std::size_t k = 0; k < field().std.size(); ++k)
-            if (field().std[k] == 0)
-                constant.push_back(fmt::format("{} is always {:.6g}", name_of(k), field().mean[k]));
+        for (std::size_t k = 0; k < field_.std.size(); ++k)
+            if (field_.std[k] == 0)
+                constant.push_back(fmt::format("{} is always {:.6g}", name_of(k), field_.mean[k]));
         return constant.empty() ? ""
                                 : fmt::format("there is nothing to learn of some targets: {}",
                                               fmt::join(constant, ", "));
@@ -352,8 +352,8 @@ class Regression : public FieldTask {
   private:
     // Of target `k`, from 1 where they have no names.
     std::string name_of(std::size_t k) const {
-        return k < field().columns.size() ? printable(field().columns[k])
-                                          : fmt::format("target {}", k + 1);
+        return k < field_.columns.size() ? printable(field_.columns[k])
+                                         : fmt::format("target {}", k + 1);
     }
 
     // If all targets are equal: 1 for a perfect model, else 0, as in scikit-learn.

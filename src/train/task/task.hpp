@@ -191,13 +191,9 @@ class FieldTask : public Task {
     /// Returns a leaf's targets as they are stored, in the batch's memory.
     at::Tensor stored_targets(const LeafSource& source) const;
 
-    const Field& field() const { return field_; }
-    std::int64_t ignored() const { return ignored_; }
-
-  private:
     const TargetRule& rule_;
-    std::int64_t ignored_;
-    Field field_;
+    const std::int64_t ignored_;  ///< class that is not learned; -1: none
+    const Field field_;           ///< of the training data
 };
 
 /// Returns E217 for test data at `place`.
