@@ -4,6 +4,7 @@
 #include "lockstep/plan/losses.hpp"
 
 #include "schedule/blank_step.hpp"
+#include "support/unit.hpp"
 #include "train/made_up_index.hpp"
 #include "train/one_rank.hpp"
 
@@ -14,7 +15,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/ops/_amp_update_scale.h>
-#include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
@@ -162,17 +162,16 @@ struct MeanLoss : Crossed {
 };
 
 TEST(BlankStep, SaysHowALossIsThatOfEachSample) {
-    const auto error = test::caught([&] {
+    const Error error = test::error_of([&] {
         run_blank_step(*model_of(std::make_shared<MeanLoss>(), ModelAuthor::user_class),
                        *make_program_task(),
                        {1, 2, 2, 1},
                        5,
                        {});
     });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), "E217");
-    EXPECT_EQ(error->why(), "its output for 5 sample(s) is [], the task's targets need [5]");
-    EXPECT_THAT(error->fix(), testing::HasSubstr("reduction=\"none\""));
+    EXPECT_EQ(error.code(), "E217");
+    EXPECT_EQ(error.why(), "its output for 5 sample(s) is [], the task's targets need [5]");
+    EXPECT_THAT(error.fix(), HasSubstr("reduction=\"none\""));
 }
 
 TEST(BlankStep, LeavesNothingBehind) {
