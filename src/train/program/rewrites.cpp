@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -109,54 +110,37 @@ bool are_whole(const Values& values) {
     return std::ranges::none_of(values, [](const c10::IValue& one) { return one.isDouble(); });
 }
 
-std::int64_t fitting(bool overflows, std::int64_t result) {
-    if (overflows) throw std::runtime_error("a size does not fit into 64 bits");
-    return result;
+// Wide enough for any result of two sizes.
+__extension__ using Wide = __int128;
+
+std::int64_t fitting(Wide result) {
+    if (result < INT64_MIN || result > INT64_MAX)
+        throw std::runtime_error("a size does not fit into 64 bits");
+    return static_cast<std::int64_t>(result);
 }
 
-std::int64_t divisor(std::int64_t value) {
-    if (value == 0) throw std::runtime_error("division by zero");
-    return value;
+Wide divisor(const c10::IValue& value) {
+    if (whole(value) == 0) throw std::runtime_error("division by zero");
+    return whole(value);
+}
+
+template <class Operation>
+c10::IValue computed(const Values& v) {
+    if (!are_whole(v)) return Operation()(real(v[0]), real(v[1]));
+    return fitting(Operation()(Wide{whole(v[0])}, Wide{whole(v[1])}));
 }
 
 // Rounded down, as Python does.
-std::int64_t floor_divided(std::int64_t a, std::int64_t b) {
-    if (divisor(b) == -1) return fitting(a == INT64_MIN, -a);
-    return a / b - static_cast<std::int64_t>(a % b != 0 && (a < 0) != (b < 0));
-}
-
-c10::IValue add(const Values& v) {
-    std::int64_t sum = 0;
-    if (!are_whole(v)) return real(v[0]) + real(v[1]);
-    const bool overflows = __builtin_add_overflow(whole(v[0]), whole(v[1]), &sum);
-    return fitting(overflows, sum);
-}
-
-c10::IValue subtract(const Values& v) {
-    std::int64_t rest = 0;
-    if (!are_whole(v)) return real(v[0]) - real(v[1]);
-    const bool overflows = __builtin_sub_overflow(whole(v[0]), whole(v[1]), &rest);
-    return fitting(overflows, rest);
-}
-
-c10::IValue multiply(const Values& v) {
-    std::int64_t product = 0;
-    if (!are_whole(v)) return real(v[0]) * real(v[1]);
-    const bool overflows = __builtin_mul_overflow(whole(v[0]), whole(v[1]), &product);
-    return fitting(overflows, product);
-}
-
 c10::IValue floor_divide(const Values& v) {
     if (!are_whole(v)) return std::floor(real(v[0]) / real(v[1]));
-    return floor_divided(whole(v[0]), whole(v[1]));
+    const Wide a = whole(v[0]), b = divisor(v[1]);
+    return fitting(a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0));
 }
 
 c10::IValue modulo(const Values& v) {
     if (!are_whole(v)) return real(v[0]) - real(v[1]) * std::floor(real(v[0]) / real(v[1]));
-    const std::int64_t a = whole(v[0]), b = divisor(whole(v[1]));
-    if (b == -1) return std::int64_t{0};
-    const std::int64_t rest = a % b;
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+    const Wide b = divisor(v[1]), rest = whole(v[0]) % b;
+    return fitting(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);
 }
 
 c10::IValue divide(const Values& v) {
@@ -165,7 +149,7 @@ c10::IValue divide(const Values& v) {
 
 c10::IValue negate(const Values& v) {
     if (!are_whole(v)) return -real(v[0]);
-    return fitting(whole(v[0]) == INT64_MIN, -whole(v[0]));
+    return fitting(-Wide{whole(v[0])});
 }
 
 c10::IValue as_real(const Values& v) {
@@ -195,9 +179,9 @@ struct NamedOperation {
 };
 
 constexpr NamedOperation operations[] = {
-    {"_operator.add", taking<2, add>},
-    {"_operator.sub", taking<2, subtract>},
-    {"_operator.mul", taking<2, multiply>},
+    {"_operator.add", taking<2, computed<std::plus<>>>},
+    {"_operator.sub", taking<2, computed<std::minus<>>>},
+    {"_operator.mul", taking<2, computed<std::multiplies<>>>},
     {"_operator.floordiv", taking<2, floor_divide>},
     {"_operator.mod", taking<2, modulo>},
     {"_operator.truediv", taking<2, divide>},
