@@ -70,15 +70,6 @@ Tensor BatchNorm::forward(const Tensor& x) {
         x, weight_, bias_, mean_, variance_, is_training(), rule_.momentum, rule_.epsilon, false);
 }
 
-LayerNorm::LayerNorm(std::int64_t features, double epsilon)
-    : weight_(register_parameter("weight", torch::ones({features}))),
-      bias_(register_parameter("bias", torch::zeros({features}))),
-      epsilon_(epsilon) {}
-
-Tensor LayerNorm::forward(const Tensor& x) {
-    return at::layer_norm(x, {x.size(-1)}, weight_, bias_, epsilon_);
-}
-
 Linear::Linear(std::int64_t in, std::int64_t out, const ModelSettings& settings)
     : weight(register_parameter("weight", torch::empty({out, in}))) {
     const double bound = 1 / std::sqrt(static_cast<double>(in));
@@ -110,14 +101,6 @@ Tensor map_means(const Tensor& x) {
     return at::adaptive_avg_pool2d(x, {1, 1}).flatten(1);
 }
 
-Tensor attention(const Tensor& mixed, std::int64_t heads, Sight sight, double dropout) {
-    const std::int64_t n = mixed.size(0), tokens = mixed.size(1), width = mixed.size(2) / 3;
-    const auto parts = mixed.view({n, tokens, 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
-    const Tensor seen = at::scaled_dot_product_attention(
-        parts[0], parts[1], parts[2], {}, dropout, sight == Sight::earlier);
-    return seen.transpose(1, 2).reshape({n, tokens, width});
-}
-
 void check_sides(const ModelShape& shape, std::int64_t side) {
     check(shape.height >= side && shape.width >= side, [&] {
         return Error("E217",
@@ -128,6 +111,35 @@ void check_sides(const ModelShape& shape, std::int64_t side) {
 }
 
 namespace {
+
+// Normalises over the last dimension.
+class LayerNorm : public Layer {
+  public:
+    LayerNorm(std::int64_t features, double epsilon)
+        : weight_(register_parameter("weight", torch::ones({features}))),
+          bias_(register_parameter("bias", torch::zeros({features}))),
+          epsilon_(epsilon) {}
+
+    Tensor forward(const Tensor& x) override {
+        return at::layer_norm(x, {x.size(-1)}, weight_, bias_, epsilon_);
+    }
+
+  private:
+    Tensor weight_, bias_;
+    double epsilon_;
+};
+
+enum class Sight { all, earlier };  // the tokens that an attention sees
+
+// Scaled dot-product attention (https://arxiv.org/abs/1706.03762): queries, keys and values side by
+// side [n, T, 3 * width] -> [n, T, width].
+Tensor attention(const Tensor& mixed, std::int64_t heads, Sight sight, double dropout = 0) {
+    const std::int64_t n = mixed.size(0), tokens = mixed.size(1), width = mixed.size(2) / 3;
+    const auto parts = mixed.view({n, tokens, 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
+    const Tensor seen = at::scaled_dot_product_attention(
+        parts[0], parts[1], parts[2], {}, dropout, sight == Sight::earlier);
+    return seen.transpose(1, 2).reshape({n, tokens, width});
+}
 
 constexpr std::int64_t patch_side = 16;  // pixels of a side
 constexpr std::int64_t vit_width = 768, vit_heads = 12, vit_layers = 12, vit_within = 3072;

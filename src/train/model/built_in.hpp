@@ -91,17 +91,6 @@ class BatchNorm : public Layer {
     NormRule rule_;
 };
 
-/// Normalises over the last dimension.
-class LayerNorm : public Layer {
-  public:
-    LayerNorm(std::int64_t features, double epsilon);
-    Tensor forward(const Tensor& x) override;
-
-  private:
-    Tensor weight_, bias_;
-    double epsilon_;
-};
-
 /// [..., in] -> [..., out].
 class Linear : public Layer {
   public:
@@ -136,13 +125,6 @@ Tensor rectify(const Tensor& x);
 
 /// Returns the mean of each map: [n, C, H, W] -> [n, C].
 Tensor map_means(const Tensor& x);
-
-/// The tokens that an attention sees.
-enum class Sight { all, earlier };
-
-/// Scaled dot-product attention of `heads` heads (https://arxiv.org/abs/1706.03762): queries, keys
-/// and values side by side [n, T, 3 * width] -> [n, T, width].
-Tensor attention(const Tensor& mixed, std::int64_t heads, Sight sight, double dropout = 0);
 
 /// Checks the size of images. Errors: E217 if a side is less than `side`.
 void check_sides(const ModelShape& shape, std::int64_t side);

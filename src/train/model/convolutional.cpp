@@ -112,10 +112,11 @@ std::shared_ptr<Chain> transition(std::int64_t in) {
     return chain;
 }
 
-std::shared_ptr<Chain> dense_features(std::int64_t in, std::int64_t& channels) {
-    auto chain = std::make_shared<Chain>();
-    channels = 2 * dense_growth;
-    chain->add("conv0", dense_conv({in, channels, 7, 2}))
+std::shared_ptr<Classifier> densenet121(const ModelShape& shape, const ModelSettings& settings) {
+    check_sides(shape, 8);
+    std::int64_t channels = 2 * dense_growth;
+    auto features = std::make_shared<Chain>();
+    features->add("conv0", dense_conv({shape.channels, channels, 7, 2}))
         .add<BatchNorm>("norm0", channels)
         .then(rectify)
         .then([](const Tensor& x) { return at::max_pool2d(x, 3, 2, 1); });
@@ -123,13 +124,17 @@ std::shared_ptr<Chain> dense_features(std::int64_t in, std::int64_t& channels) {
         auto block = std::make_shared<Chain>();
         for (int k = 1; k <= dense_layers[i - 1]; ++k, channels += dense_growth)
             block->add<DenseLayer>(fmt::format("denselayer{}", k), channels);
-        chain->add(fmt::format("denseblock{}", i), block);
+        features->add(fmt::format("denseblock{}", i), block);
         if (i == dense_layers.size()) break;
-        chain->add(fmt::format("transition{}", i), transition(channels));
+        features->add(fmt::format("transition{}", i), transition(channels));
         channels /= 2;
     }
-    chain->add<BatchNorm>("norm5", channels);
-    return chain;
+    features->add<BatchNorm>("norm5", channels);
+    auto classifier = std::make_shared<Linear>(channels, shape.classes, settings);
+    if (settings.bias) torch::nn::init::zeros_(classifier->bias);
+    auto net = std::make_shared<Chain>();
+    net->add("features", features).then(rectify).then(map_means).add("classifier", classifier);
+    return net;
 }
 
 struct BlockGroup {
@@ -265,6 +270,13 @@ ModelFactory efficientnet(const Scale& usual) {
 
 constexpr int levels = 4;  // below the first, each with half the side and twice the channels
 
+// A chain of one part, for its name.
+std::shared_ptr<Chain> named(const std::string& name, std::shared_ptr<Layer> layer) {
+    auto chain = std::make_shared<Chain>();
+    chain->add(name, std::move(layer));
+    return chain;
+}
+
 std::shared_ptr<Chain> two_convs(std::int64_t in, std::int64_t out) {
     auto convs = std::make_shared<Chain>();
     convs->add<Conv>("0", ConvShape{in, out})
@@ -273,18 +285,14 @@ std::shared_ptr<Chain> two_convs(std::int64_t in, std::int64_t out) {
         .add<Conv>("3", ConvShape{out, out})
         .add<BatchNorm>("4", out)
         .then(rectify);
-    auto named = std::make_shared<Chain>();
-    named->add("double_conv", convs);
-    return named;
+    return named("double_conv", convs);
 }
 
 std::shared_ptr<Chain> down(std::int64_t in) {
     auto chain = std::make_shared<Chain>();
     chain->then([](const Tensor& x) { return at::max_pool2d(x, 2); });
     chain->add("1", two_convs(in, 2 * in));
-    auto named = std::make_shared<Chain>();
-    named->add("maxpool_conv", chain);
-    return named;
+    return named("maxpool_conv", chain);
 }
 
 // Each pixel becomes two by two: [n, in, H, W] -> [n, in / 2, 2 H, 2 W].
@@ -331,9 +339,8 @@ class Unet : public Layer {
             down_.push_back(register_module(fmt::format("down{}", i + 1), down(width << i)));
         for (int i = levels; i > 0; --i)
             up_.push_back(part<Up>(fmt::format("up{}", levels - i + 1), width << i, settings));
-        auto chain = std::make_shared<Chain>();
-        chain->add<Conv>("conv", ConvShape{width, shape.classes, 1, 1, 1, settings.bias});
-        out_ = register_module("outc", chain);
+        const ConvShape last{width, shape.classes, 1, 1, 1, settings.bias};
+        out_ = register_module("outc", named("conv", std::make_shared<Conv>(last)));
     }
 
     Tensor forward(const Tensor& images) override {
@@ -351,17 +358,6 @@ class Unet : public Layer {
     std::vector<std::shared_ptr<Up>> up_;
     std::shared_ptr<Chain> out_;
 };
-
-std::shared_ptr<Classifier> densenet121(const ModelShape& shape, const ModelSettings& settings) {
-    check_sides(shape, 8);
-    auto net = std::make_shared<Chain>();
-    std::int64_t channels = 0;
-    net->add("features", dense_features(shape.channels, channels)).then(rectify).then(map_means);
-    auto classifier = std::make_shared<Linear>(channels, shape.classes, settings);
-    if (settings.bias) torch::nn::init::zeros_(classifier->bias);
-    net->add("classifier", classifier);
-    return net;
-}
 
 }  // namespace
 
