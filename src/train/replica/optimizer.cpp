@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -94,12 +95,6 @@ UpdateKind loop_of(const OptimizerSettings& settings) {
                 "use one of its enumerators");
 }
 
-// Exact sums of squares over one tensor, in memory of the loops.
-struct TensorSums {
-    std::int64_t* weights = nullptr;  // before the update
-    std::int64_t* updates = nullptr;  // gradients (lars, not yet scaled) or directions (lamb)
-};
-
 // Elements [at, at + count) of `whole`.
 ParameterPiece part_of(const ParameterPiece& whole, std::size_t at, std::size_t count) {
     ParameterPiece part = whole;
@@ -110,19 +105,20 @@ ParameterPiece part_of(const ParameterPiece& whole, std::size_t at, std::size_t 
     return part;
 }
 
-// Adds the share of a piece to the sums of its tensor. Changes its state only. With lamb,
+// Adds the share of a piece to the exact sums of its tensor: squares of weights before the update,
+// then of gradients (lars, not yet scaled) or directions (lamb). Changes its state only. With lamb,
 // m / (1 - beta1^t) by sqrt(v / (1 - beta2^t)) + epsilon, and weight decay, are directions:
 // computed twice, once for their norm and once to go there, which is cheaper than a vector to keep
 // them in.
 void prepare(const OptimizerSettings& settings,
              const ParameterPiece& piece,
              const UpdateStep& step,
-             const TensorSums& sums,
+             std::int64_t* sums,
              UpdateLoops& loops) {
     const bool has_sums = !is_spared(settings, piece.dimensions);
     const auto add = [&](const ParameterPiece& part, const float* updates) {
-        loops.add_squares(sums.weights, part.values, part.count);
-        loops.add_squares(sums.updates, updates, part.count);
+        loops.add_squares(sums, part.values, part.count);
+        loops.add_squares(sums + exact::words, updates, part.count);
     };
     if (settings.kind == OptimizerKind::lars) {
         if (has_sums) add(piece, piece.gradients);
@@ -158,16 +154,6 @@ UpdateLaunch average(const OptimizerSettings& settings,
             .decided = step.decided};
 }
 
-// Returns the treatment of the tensors that are not spared: "weight decay 0.01 and rates of their
-// own".
-std::string treatment(const OptimizerSettings& settings) {
-    const bool has_rates = has_own_rates(settings.kind);
-    const std::string rates = has_rates ? "rates of their own" : "";
-    if (settings.weight_decay == 0) return rates;
-    return fmt::format(
-        "weight decay {}{}{}", settings.weight_decay, has_rates ? " and " : "", rates);
-}
-
 // The patterns of "fc.*=0.1,head.*=10", and the factor of each.
 std::vector<std::pair<std::string, double>> name_factors(const std::string& list) {
     std::vector<std::pair<std::string, double>> found;
@@ -189,14 +175,16 @@ std::vector<std::pair<std::string, double>> name_factors(const std::string& list
 }  // namespace
 
 std::string group_text(const OptimizerSettings& settings, std::span<const std::size_t> dimensions) {
-    const std::string what = treatment(settings);
+    std::vector<std::string> what;
+    if (settings.weight_decay != 0)
+        what.push_back(fmt::format("weight decay {}", settings.weight_decay));
+    if (has_own_rates(settings.kind)) what.emplace_back("rates of their own");
     if (what.empty()) return "";
     const auto spared = std::ranges::count_if(
         dimensions, [&](std::size_t count) { return is_spared(settings, count); });
-    const auto decayed = std::ssize(dimensions) - spared;
     return fmt::format("{} for {} tensors{}",
-                       what,
-                       decayed,
+                       fmt::join(what, " and "),
+                       std::ssize(dimensions) - spared,
                        spared > 0 ? fmt::format(", none for {} biases and norms", spared) : "");
 }
 
@@ -234,14 +222,11 @@ void update_pieces(const OptimizerSettings& settings,
                    std::size_t tensors,
                    const UpdateStep& step,
                    UpdateLoops& loops) {
-    const bool has_rates = has_own_rates(settings.kind);
     // Other copies prepare as well, for that changes their state; but they are not counted again.
     const auto own_rates = [&] {
         std::int64_t* sums = loops.sums(2 * tensors);
-        for (const ParameterPiece& piece : pieces) {
-            std::int64_t* const own = sums + 2 * piece.tensor * exact::words;
-            prepare(settings, piece, step, {own, own + exact::words}, loops);
-        }
+        for (const ParameterPiece& piece : pieces)
+            prepare(settings, piece, step, sums + 2 * piece.tensor * exact::words, loops);
         if (copy != ParameterCopy::first) sums = loops.sums(2 * tensors);
         loops.sum_over(ranks, sums, 2 * tensors);
         return loops.own_rates(
@@ -255,14 +240,14 @@ void update_pieces(const OptimizerSettings& settings,
              .scale = step.gradient_scale,
              .decided = step.decided});
     };
-    const float* const rates = has_rates ? own_rates() : nullptr;
+    const float* const rates = has_own_rates(settings.kind) ? own_rates() : nullptr;
     std::vector<UpdateLaunch> updates, averages;
     for (const ParameterPiece& piece : pieces) {
         updates.push_back(launch_of(loop_of(settings),
                                     piece,
                                     step,
                                     terms_of(settings, piece, step),
-                                    has_rates ? rates + piece.tensor : nullptr));
+                                    rates == nullptr ? nullptr : rates + piece.tensor));
         if (settings.average_decay != 0) averages.push_back(average(settings, piece, step));
     }
     loops.run(updates);
