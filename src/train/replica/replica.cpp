@@ -150,7 +150,6 @@ Replica::Replica(Parts parts)
         starts_.push_back(
             all_starts_.narrow(0, i, 1).view(counters_[static_cast<std::size_t>(i)].sizes()));
     take_initial_weights();
-    begin_average();
     install_hooks();
 }
 
@@ -186,11 +185,8 @@ void Replica::take_initial_weights() {
         for (std::size_t i = 0; i < buffers_.size(); ++i)
             copy_part(memory_, buffers_[i], layout.buffers()[i], values_, stripe);
     }
-}
-
-// The average begins with the initial weights, because the first step may be skipped.
-void Replica::begin_average() {
     if (!keeps_average()) return;
+    // The average begins with the initial weights, because the first step may be skipped.
     for (const ParameterPiece& piece : pieces_)
         memory_.copy(piece.state.back(), piece.values, piece.count);
 }
@@ -216,14 +212,6 @@ void Replica::ready(std::size_t parameter) {
 double Replica::squares_of(std::size_t parameter) const {
     const FloatRange range = parts_.layout->parameters()[parameter].range;
     return sum_of_squares(on_host(slot_ + range.begin, range.size()));
-}
-
-// Gradients that the last pass did not reach wait for the leaf's end, and so does their bucket.
-double Replica::leaf_squares() const {
-    double sum = 0;
-    for (std::size_t i = 0; i < squares_.size(); ++i)
-        sum += squares_[i] ? *squares_[i] : squares_of(i);
-    return sum;
 }
 
 at::Tensor Replica::view_of(float* flat, const FlatTensor& place) const {
@@ -299,7 +287,13 @@ void Replica::add(StepScalar which, const at::Tensor& value) {
 
 void Replica::end_leaf() {
     if (has_samples_) store_buffers(buffers_, increments());
-    if (norms_ == LeafNorms::measure) add(StepScalar::leaf_squares, finite_float(leaf_squares()));
+    if (norms_ == LeafNorms::measure) {
+        // Gradients that the last pass did not reach waited until now, and so did their bucket.
+        double sum = 0;
+        for (std::size_t i = 0; i < squares_.size(); ++i)
+            sum += squares_[i] ? *squares_[i] : squares_of(i);
+        add(StepScalar::leaf_squares, finite_float(sum));
+    }
     mark_missing({&slot_, 1}, 1);
     reducer_.end_leaf();
 }
@@ -449,15 +443,6 @@ void Replica::set_marks() {
     }
 }
 
-// After the host has been told.
-void Replica::count_missed() {
-    if (decision_.is_withheld != 0) return;
-    const float* const told = told_.const_data_ptr<float>() + decision_floats + told_state().size();
-    for (std::size_t i = 0; i < pieces_.size(); ++i)
-        if (pieces_[i].mark != nullptr && update::is_no_gradient(told[i]))
-            ++missed_[pieces_[i].tensor];
-}
-
 void Replica::update(UpdateStep step, const UpdateRule& rule, std::int64_t samples) {
     if (const auto lent = std::exchange(lent_, nullptr); lent && lent->mirrored)
         lent->mirrored->block(current_stream(parts_.device));
@@ -500,23 +485,25 @@ void Replica::update_state(std::int64_t samples) {
 
 void Replica::publish() {
     parts_.exchange->publish();
-    read_told();
-    count_missed();
+    // All that a step tells the host, at once.
+    float* const decision = told_.data_ptr<float>();
+    float* const state = decision + decision_floats;
+    if (decided_ != nullptr)
+        memory_.copy(decision, reinterpret_cast<const float*>(decided_), decision_floats);
+    memory_.copy(state, values_ + told_state().begin, told_state().size());
+    memory_.wait();
+    decision_ = {};
+    if (decided_ != nullptr)
+        std::memcpy(static_cast<void*>(&decision_), decision, sizeof(decision_));
+    const float* const marks = state + told_state().size();
+    if (decision_.is_withheld == 0)
+        for (std::size_t i = 0; i < pieces_.size(); ++i)
+            if (pieces_[i].mark != nullptr && update::is_no_gradient(marks[i]))
+                ++missed_[pieces_[i].tensor];
     for (std::size_t i = 0; i < counters_.size(); ++i)
         at_start_[i] += std::lround(told(parts_.layout->counters()[i].range.begin));
     send_starts();
     restore_buffers();
-}
-
-// All that a step tells the host, at once.
-void Replica::read_told() {
-    float* const told = told_.data_ptr<float>();
-    if (decided_ != nullptr)
-        memory_.copy(told, reinterpret_cast<const float*>(decided_), decision_floats);
-    memory_.copy(told + decision_floats, values_ + told_state().begin, told_state().size());
-    memory_.wait();
-    decision_ = {};
-    if (decided_ != nullptr) std::memcpy(static_cast<void*>(&decision_), told, sizeof(decision_));
 }
 
 // Counters and scalars.
@@ -555,29 +542,25 @@ ReplicaTensors Replica::tensors_to_come() {
     ReplicaTensors all{.is_first_copy = parts_.exchange->is_first_copy(), .memory = lent_};
     if (!is_on_host()) all.wait = [copy = lent_] { copy->mirrored->synchronize(); };
     float* const mirror = is_on_host() ? nullptr : lent_->mirror.data_ptr<float>();
-    for (const FlatTensor& place : parts_.layout->parameters()) {
-        all.metas.push_back({place.name, place.shape});
-        for (const OwnStripe& own : stripes_)
-            add_piece(
-                all, place, own.range, mirror ? mirror + own.first : values_ + own.range.begin);
-    }
+    // Of a vector of this rank's stripes, one after another; null: of the flat vector.
+    const auto add_parameters = [&](const std::string& prefix, float* vector) {
+        for (const FlatTensor& place : parts_.layout->parameters()) {
+            all.metas.push_back({prefix + place.name, place.shape});
+            for (const auto& [range, first] : stripes_)
+                add_piece(all, place, range, vector ? vector + first : values_ + range.begin);
+        }
+    };
+    add_parameters("", mirror);
     const FloatRange state = parts_.exchange->own_stripe(parts_.layout->flat().state_bucket());
+    float* const buffers = mirror ? mirror + (1 + state_.size()) * owned_ : values_ + state.begin;
     for (const FlatTensor& place : parts_.layout->buffers()) {
         all.metas.push_back({place.name, place.shape});
-        add_piece(all,
-                  place,
-                  state,
-                  mirror ? mirror + (1 + state_.size()) * owned_ : values_ + state.begin);
+        add_piece(all, place, state, buffers);
     }
     const std::vector<std::string> names = state_names(parts_.optimizer);
-    for (std::size_t k = 0; k < names.size(); ++k) {
-        float* const vector = mirror ? mirror + (1 + k) * owned_ : state_[k].data_ptr<float>();
-        for (const FlatTensor& place : parts_.layout->parameters()) {
-            all.metas.push_back({"optimizer." + names[k] + "." + place.name, place.shape});
-            for (const OwnStripe& own : stripes_)
-                add_piece(all, place, own.range, vector + own.first);
-        }
-    }
+    for (std::size_t k = 0; k < names.size(); ++k)
+        add_parameters("optimizer." + names[k] + ".",
+                       mirror ? mirror + (1 + k) * owned_ : state_[k].data_ptr<float>());
     all.own_pieces = all.pieces.size();
     all.frozen_from = all.metas.size();
     for (const auto& [name, tensor] : saved_frozen()) {
@@ -649,7 +632,9 @@ void Replica::start(const Counters& counters) {
     if (const auto lent = std::exchange(lent_, nullptr)) {
         const NamedTensors frozen = saved_frozen();
         for (std::size_t i = 0; i < lent->kept.size(); ++i) frozen[i].tensor.copy_(lent->kept[i]);
-        take_mirror(*lent);
+        if (lent->mirror.defined())
+            for (const auto& [here, first] : mirrored())
+                here.copy_(lent->mirror.narrow(0, static_cast<std::int64_t>(first), here.numel()));
     }
     parts_.exchange->publish();
     for (std::size_t i = 0; i < parameters_.size(); ++i)
@@ -689,13 +674,6 @@ void Replica::begin_mirror() {
         lent_->mirror.narrow(0, static_cast<std::int64_t>(first), here.numel())
             .copy_(here, /*non_blocking=*/true);
     lent_->mirrored.emplace(parts_.device.type()).record(beside);
-}
-
-// Takes the vectors into which a checkpoint was read.
-void Replica::take_mirror(HostCopy& copy) {
-    if (!copy.mirror.defined()) return;
-    for (const auto& [here, first] : mirrored())
-        here.copy_(copy.mirror.narrow(0, static_cast<std::int64_t>(first), here.numel()));
 }
 
 ModelBytes Replica::bytes() const {

@@ -274,19 +274,15 @@ class Replica {
     std::span<const float> on_host(const float* from, std::size_t count) const;
     std::vector<Mirrored> mirrored() const;
     void begin_mirror();
-    void take_mirror(HostCopy& copy);
-    void read_told();
     FloatRange told_state() const;
     float told(std::size_t place) const;
     void cut_pieces();
     void take_initial_weights();
     NamedTensors saved_frozen() const;
-    void begin_average();
     bool keeps_average() const { return parts_.optimizer.average_decay != 0; }
     void install_hooks();
     void ready(std::size_t parameter);
     double squares_of(std::size_t parameter) const;
-    double leaf_squares() const;
     const Views& views_of(float* flat);
     FloatRange state() const { return parts_.layout->flat().state(); }
     std::size_t averaged_end() const { return parts_.layout->scalar(StepScalar::loss_sum); }
@@ -299,7 +295,6 @@ class Replica {
     void send_starts();
     void mark_missing(std::span<float* const> slots, int leaves);
     void set_marks();
-    void count_missed();
     Counters model_counters() const;
     const UpdateDecision* decide(const UpdateRule& rule);
     void update_state(std::int64_t samples);
