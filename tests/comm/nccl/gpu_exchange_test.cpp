@@ -23,22 +23,35 @@ FlatLayout small_layout(std::size_t limit = 1024) {
     return {exchange_counts, 20, BucketLimits{limit, 2 * limit}};
 }
 
-class GpuExchangeTest : public lockstep::test::FakeRanksTest {
+class GpuExchangeTest : public FakeRanksTest {
   protected:
-    /// Bytes that all ranks together send in `body`, and the most of any.
+    /// Bytes that all ranks together send, and the most of any.
     struct Sent {
         std::size_t all = 0, most = 0;
     };
-    using Body = std::function<void(const FakeRank&, NcclCommunicator&)>;
+    using Body = std::function<void(const FakeRank&, GpuSteps&)>;
 
-    Sent sent_in(int ranks, const Body& body) {
+    /// What each rank threw in `body`, with an exchange of its own.
+    Errors run_with(const FlatLayout& layout, const TreePlan& plan, const Body& body) {
+        return run(plan.ranks(), [&](const FakeRank& rank) {
+            NcclCommunicator communicator = rank.communicator();
+            GpuSteps gpu(communicator, layout, plan, rank.cuda);
+            body(rank, gpu);
+        });
+    }
+    void succeed_with(const FlatLayout& layout, const TreePlan& plan, const Body& body) {
+        expect_no_errors(run_with(layout, plan, body));
+    }
+    Sent sent_in_a_step(const FlatLayout& layout, const TreePlan& plan) {
         Sent sent;
-        expect_no_errors(run(ranks, [&](const FakeRank& rank) {
+        expect_no_errors(run(plan.ranks(), [&](const FakeRank& rank) {
             NcclCommunicator communicator = rank.communicator();
             rank.bootstrap.gather_within("the first sum is over", 20);
             if (rank.rank == 0) nccl.take_sent_bytes();
             rank.bootstrap.gather_within("nothing is under way", 20);
-            body(rank, communicator);
+            GpuSteps gpu(communicator, layout, plan, rank.cuda);
+            gpu.run(0);
+            gpu.wait();
             rank.bootstrap.gather_within("all is sent", 20);
             if (rank.rank != 0) return;
             for (const auto& [sender, bytes] : nccl.take_sent_bytes()) {
@@ -49,21 +62,18 @@ class GpuExchangeTest : public lockstep::test::FakeRanksTest {
         return sent;
     }
     /// The values of all steps on each rank, one rank after the other.
-    std::vector<Floats> values_of(int ranks,
-                                  const FlatLayout& layout,
+    std::vector<Floats> values_of(const FlatLayout& layout,
                                   const TreePlan& plan,
                                   const std::vector<std::uint64_t>& steps) {
         std::vector<std::vector<std::shared_ptr<const Floats>>> read(
-            static_cast<std::size_t>(ranks));
-        expect_no_errors(run(ranks, [&](const FakeRank& rank) {
-            NcclCommunicator communicator = rank.communicator();
-            GpuSteps gpu(communicator, layout, plan, rank.cuda);
+            static_cast<std::size_t>(plan.ranks()));
+        succeed_with(layout, plan, [&](const FakeRank& rank, GpuSteps& gpu) {
             for (const std::uint64_t step : steps) {
                 gpu.run(step);
                 read[static_cast<std::size_t>(rank.rank)].push_back(gpu.read_values());
             }
             gpu.wait();
-        }));
+        });
         std::vector<Floats> values;
         for (const auto& of_rank : read)
             for (const auto& floats : of_rank) values.push_back(*floats);
@@ -80,7 +90,7 @@ class GpuExchangeTest : public lockstep::test::FakeRanksTest {
         for (int leaf = leaves.begin; leaf < leaves.end; ++leaf) {
             gpu.then([&layout, slot = reducer.begin_leaf(), step, leaf] {
                 for (std::size_t i = 0; i < layout.size(); ++i)
-                    slot[i] += test::hard_value(step, leaf, i);
+                    slot[i] += hard_value(step, leaf, i);
             });
             for (std::size_t tensor = exchange_counts.size(); tensor-- > 0;) reducer.add(tensor);
             reducer.end_leaf();
@@ -89,9 +99,7 @@ class GpuExchangeTest : public lockstep::test::FakeRanksTest {
     }
     /// What each rank threw in one step.
     Errors errors_of_a_step(int ranks) {
-        return run(ranks, [&](const FakeRank& rank) {
-            NcclCommunicator communicator = rank.communicator();
-            GpuSteps gpu(communicator, small_layout(), TreePlan(8, ranks), rank.cuda);
+        return run_with(small_layout(), TreePlan(8, ranks), [](const FakeRank&, GpuSteps& gpu) {
             gpu.run(0);
             gpu.wait();
         });
@@ -101,12 +109,11 @@ class GpuExchangeTest : public lockstep::test::FakeRanksTest {
 TEST_F(GpuExchangeTest, HasTheBitsOfTheWholeTreeForAnyNumberOfRanks) {
     const FlatLayout layout = small_layout();
     for (const int virtual_ranks : {1, 8, 16, 64}) {
-        const Floats expected = test::whole_tree(layout, virtual_ranks, 5);
+        const Floats expected = whole_tree(layout, virtual_ranks, 5);
         for (const int ranks : {1, 2, 3, 5, 6, 7, 8, 13, 16}) {
             if (ranks > virtual_ranks) continue;
-            for (const Floats& values :
-                 values_of(ranks, layout, TreePlan(virtual_ranks, ranks), {5}))
-                EXPECT_TRUE(test::same_bits(values, expected))
+            for (const Floats& values : values_of(layout, TreePlan(virtual_ranks, ranks), {5}))
+                EXPECT_TRUE(same_bits(values, expected))
                     << ranks << " ranks, " << virtual_ranks << " leaves";
         }
     }
@@ -117,9 +124,9 @@ TEST_F(GpuExchangeTest, HasTheBitsOfTheWholeTreeInBucketsOfAnySizeStepAfterStep)
     for (const std::size_t limit : {64u, 300u, 5000u, 1u << 20})
         for (const int ranks : {1, 4, 5}) {
             const FlatLayout layout = small_layout(limit);
-            const auto values = values_of(ranks, layout, TreePlan(64, ranks), {0, 1, 2});
+            const auto values = values_of(layout, TreePlan(64, ranks), {0, 1, 2});
             for (std::size_t i = 0; i < values.size(); ++i)
-                EXPECT_TRUE(test::same_bits(values[i], test::whole_tree(layout, 64, i % 3)))
+                EXPECT_TRUE(same_bits(values[i], whole_tree(layout, 64, i % 3)))
                     << ranks << " ranks, buckets of " << limit << ", step " << i % 3;
         }
 }
@@ -127,15 +134,15 @@ TEST_F(GpuExchangeTest, HasTheBitsOfTheWholeTreeInBucketsOfAnySizeStepAfterStep)
 // Sums inside nodes of two first, and then of four, where as many ranks are there.
 TEST_F(GpuExchangeTest, HasTheBitsOfTheWholeTreeOnSeveralNodes) {
     const FlatLayout layout = small_layout();
-    const Floats expected = test::whole_tree(layout, 64, 1);
+    const Floats expected = whole_tree(layout, 64, 1);
     for (const int of_a_node : {2, 4}) {
         vary = [=](int rank, auto&, NcclOptions& mine) {
             mine.environment = Environment(std::map<std::string, std::string>{
                 {"NCCL_HOSTID", std::to_string(rank / of_a_node)}});
         };
         for (const int ranks : {2, 3, 4, 5, 8})
-            for (const Floats& values : values_of(ranks, layout, TreePlan(64, ranks), {1}))
-                EXPECT_TRUE(test::same_bits(values, expected))
+            for (const Floats& values : values_of(layout, TreePlan(64, ranks), {1}))
+                EXPECT_TRUE(same_bits(values, expected))
                     << ranks << " ranks, " << of_a_node << " to a node";
     }
 }
@@ -144,26 +151,24 @@ TEST_F(GpuExchangeTest, HasOtherBitsWithPlainSums) {
     const FlatLayout layout = small_layout();
     for (const int ranks : {1, 2, 3, 8}) {
         const TreePlan plan(64, ranks, Summation::plain);
-        const Floats values = values_of(ranks, layout, plan, {0}).front();
-        EXPECT_FALSE(test::same_bits(values, test::whole_tree(layout, 64, 0))) << ranks;
+        const Floats values = values_of(layout, plan, {0}).front();
+        EXPECT_FALSE(same_bits(values, whole_tree(layout, 64, 0))) << ranks;
         if (ranks > 2) continue;  // two numbers have one sum, whatever NCCL does
         Floats sums(layout.size());
         for (const Partial& partial : plan.partials()) {
-            const Floats partials = test::slot_values(layout, plan, partial, 0);
+            const Floats partials = slot_values(layout, plan, partial, 0);
             std::ranges::transform(partials, sums, sums.begin(), std::plus<>());
         }
-        EXPECT_TRUE(test::same_bits(values, sums)) << ranks;
+        EXPECT_TRUE(same_bits(values, sums)) << ranks;
     }
 }
 
 TEST_F(GpuExchangeTest, SumsExactlyWhereNoOrderMatters) {
     const FlatLayout layout = small_layout(1000);
     for (const Summation summation : {Summation::tree, Summation::plain})
-        for (const int ranks : {1, 3, 8})
-            expect_no_errors(run(ranks, [&](const FakeRank& rank) {
-                NcclCommunicator communicator = rank.communicator();
-                const TreePlan plan(64, ranks, summation);
-                GpuSteps gpu(communicator, layout, plan, rank.cuda);
+        for (const int ranks : {1, 3, 8}) {
+            const TreePlan plan(64, ranks, summation);
+            succeed_with(layout, plan, [&](const FakeRank& rank, GpuSteps& gpu) {
                 for (const Partial& partial : plan.partials_of_rank(rank.rank))
                     gpu.then([&, to = gpu.exchange().slot(partial.slot)] {
                         std::fill_n(to, layout.size(), static_cast<float>(rank.rank + 1));
@@ -177,17 +182,16 @@ TEST_F(GpuExchangeTest, SumsExactlyWhereNoOrderMatters) {
                 for (const Partial& partial : plan.partials())
                     sum += static_cast<float>(partial.rank + 1);
                 EXPECT_EQ(std::ranges::count(*values, sum), std::ssize(*values));
-            }));
+            });
+        }
 }
 
 // Leaf by leaf into slots that the reducer clears and merges, as training does.
 TEST_F(GpuExchangeTest, IsDrivenByTheReducerAsTheCpusExchangesAre) {
     const FlatLayout layout = small_layout();
-    for (const int ranks : {1, 3, 8})
-        expect_no_errors(run(ranks, [&](const FakeRank& rank) {
-            NcclCommunicator communicator = rank.communicator();
-            const TreePlan plan(64, ranks);
-            GpuSteps gpu(communicator, layout, plan, rank.cuda);
+    for (const int ranks : {1, 3, 8}) {
+        const TreePlan plan(64, ranks);
+        succeed_with(layout, plan, [&](const FakeRank& rank, GpuSteps& gpu) {
             GpuExchange& exchange = gpu.exchange();
             Reducer reducer(layout, plan, rank.rank, exchange);
             for (std::uint64_t step = 0; step < 2; ++step) {
@@ -202,18 +206,16 @@ TEST_F(GpuExchangeTest, IsDrivenByTheReducerAsTheCpusExchangesAre) {
                 exchange.memory().wait();
                 exchange.memory().copy(values.data(), exchange.values(), values.size());
                 exchange.memory().wait();
-                EXPECT_TRUE(test::same_bits(values, test::whole_tree(layout, 64, step)))
-                    << "step " << step;
+                EXPECT_TRUE(same_bits(values, whole_tree(layout, 64, step))) << "step " << step;
             }
-        }));
+        });
+    }
 }
 
 TEST_F(GpuExchangeTest, BeginsWithZerosAndPublishesValuesBeforeAnyStep) {
     const FlatLayout layout = small_layout(300);
     for (const int ranks : {1, 3, 8})
-        expect_no_errors(run(ranks, [&](const FakeRank& rank) {
-            NcclCommunicator communicator = rank.communicator();
-            GpuSteps gpu(communicator, layout, TreePlan(64, ranks), rank.cuda);
+        succeed_with(layout, TreePlan(64, ranks), [&](const FakeRank& rank, GpuSteps& gpu) {
             EXPECT_EQ(gpu.exchange().name(), "nccl");
             const auto zeros = gpu.read_values();
             for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
@@ -229,14 +231,12 @@ TEST_F(GpuExchangeTest, BeginsWithZerosAndPublishesValuesBeforeAnyStep) {
             EXPECT_EQ(std::ranges::count(*zeros, 0.0f), std::ssize(*zeros));
             EXPECT_EQ(std::ranges::count(*values, 7.0f), std::ssize(*values));
             EXPECT_GE(gpu.exchange().take_wait_s(), 0.0);
-        }));
+        });
 }
 
 TEST_F(GpuExchangeTest, WaitsForTheCallersStreamAndNotInTheHost) {
     const FlatLayout layout = small_layout();
-    expect_no_errors(run(2, [&](const FakeRank& rank) {
-        NcclCommunicator communicator = rank.communicator();
-        GpuSteps gpu(communicator, layout, TreePlan(8, 2), rank.cuda);
+    succeed_with(layout, TreePlan(8, 2), [&](const FakeRank& rank, GpuSteps& gpu) {
         std::atomic<bool> may_compute = false;
         rank.cuda.enqueue(gpu.caller(), [&] { return may_compute.load(); });
         gpu.fill(1);
@@ -248,18 +248,16 @@ TEST_F(GpuExchangeTest, WaitsForTheCallersStreamAndNotInTheHost) {
         EXPECT_EQ(values->front(), 0.0f);
         may_compute = true;
         gpu.wait();
-        EXPECT_TRUE(test::same_bits(*values, test::whole_tree(layout, 8, 1)));
-    }));
+        EXPECT_TRUE(same_bits(*values, whole_tree(layout, 8, 1)));
+    });
 }
 
 TEST_F(GpuExchangeTest, GivesASumWithoutWaitingOnceItIsThere) {
     const FlatLayout layout = small_layout();
-    expect_no_errors(run(3, [&](const FakeRank& rank) {
-        NcclCommunicator communicator = rank.communicator();
-        GpuSteps gpu(communicator, layout, TreePlan(4, 3), rank.cuda);
+    succeed_with(layout, TreePlan(4, 3), [&](const FakeRank&, GpuSteps& gpu) {
         gpu.fill(2);
         gpu.arrive();
-        const Floats expected = test::whole_tree(layout, 4, 2);
+        const Floats expected = whole_tree(layout, 4, 2);
         for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
             const float* sum = nullptr;
             while (sum == nullptr) sum = gpu.exchange().reduce(b, Wait::no);
@@ -268,15 +266,13 @@ TEST_F(GpuExchangeTest, GivesASumWithoutWaitingOnceItIsThere) {
         }
         gpu.exchange().publish();
         gpu.wait();
-    }));
+    });
 }
 
 TEST_F(GpuExchangeTest, RunsAtMostOneStepAhead) {
     options.collective_deadline_s = options.abort_limit_s = 1;
     std::atomic<int> steps_ahead = 0;
-    const auto errors = run(1, [&](const FakeRank& rank) {
-        NcclCommunicator communicator = rank.communicator();
-        GpuSteps gpu(communicator, small_layout(), TreePlan(8, 1), rank.cuda);
+    const auto errors = run_with(small_layout(), TreePlan(8, 1), [&](auto& rank, GpuSteps& gpu) {
         rank.cuda.enqueue(gpu.caller(), [] { return false; });
         for (; steps_ahead < 5; ++steps_ahead) gpu.run(0);
     });
@@ -304,16 +300,9 @@ TEST_F(GpuExchangeTest, SendsWhatAReduceScatterAndAnAllGatherSend) {
     const std::vector<std::size_t> large = {9000, 777, 20001, 5};
     const FlatLayout layout(large, 33, BucketLimits{16384, 32768});
     for (const int ranks : {2, 4, 8}) {
-        const auto sent_by = [&](const TreePlan& plan) {
-            return sent_in(ranks, [&](const FakeRank& rank, auto& communicator) {
-                GpuSteps steps(communicator, layout, plan, rank.cuda);
-                steps.run(0);
-                steps.wait();
-            });
-        };
-        const Sent by_ring = sent_by(TreePlan(8, ranks, Summation::plain));
+        const Sent by_ring = sent_in_a_step(layout, TreePlan(8, ranks, Summation::plain));
         for (const int virtual_ranks : {8, 64}) {
-            const Sent by_tree = sent_by(TreePlan(virtual_ranks, ranks));
+            const Sent by_tree = sent_in_a_step(layout, TreePlan(virtual_ranks, ranks));
             const auto bound = [](std::size_t bytes) { return static_cast<double>(bytes) * 1.02; };
             EXPECT_GT(by_tree.all, 0u);
             EXPECT_LE(static_cast<double>(by_tree.all), bound(by_ring.all));
@@ -351,9 +340,7 @@ TEST_F(GpuExchangeTest, GivesUpAGroupThatNeverEnds) {
 TEST_F(GpuExchangeTest, SeesAStuckRankInTheNextStep) {
     nccl.hanging_op = 2;
     options.collective_deadline_s = 1;
-    const auto errors = run(2, [](const FakeRank& rank) {
-        NcclCommunicator communicator = rank.communicator();
-        GpuSteps gpu(communicator, small_layout(), TreePlan(8, 2), rank.cuda);
+    const auto errors = run_with(small_layout(), TreePlan(8, 2), [](auto&, GpuSteps& gpu) {
         for (std::uint64_t step = 0; step < 2; ++step) gpu.run(step);
         ADD_FAILURE() << "nobody noticed";
     });
@@ -380,9 +367,7 @@ TEST_F(GpuExchangeTest, EndsAllRanksWhereAKernelCannotBeLaunched) {
 TEST_F(GpuExchangeTest, EndsWithinTheDeadlineWhereARankDied) {
     options.collective_deadline_s = 1;
     const double begin = now_s();
-    const auto errors = run(3, [](const FakeRank& rank) {
-        NcclCommunicator communicator = rank.communicator();
-        GpuSteps gpu(communicator, small_layout(), TreePlan(8, 3), rank.cuda);
+    const auto errors = run_with(small_layout(), TreePlan(8, 3), [](auto& rank, GpuSteps& gpu) {
         gpu.fill(0);
         gpu.exchange().arrive(0);
         if (rank.rank == 2) throw Error("E405", "the disk is full");
