@@ -77,10 +77,10 @@ TEST(GpuSelection, SaysWhatIsVisibleWhereThePlannedGpuIsNot) {
     EXPECT_THAT(caught_text([&] {
                     select_gpu(process.api(), {gpu(4).pci, gpu(4).uuid});
                 }),
-                AllOf(HasSubstr("E689: CUDA does not show GPU 0000:48:00.0 (GPU-4444) to this "
-                                "rank, but 2 GPU(s): 0000:18:00.0 (GPU-1111), 0000:28:00.0"),
-                      HasSubstr("invalid device"),
-                      HasSubstr("srun --gpus-per-node=N, not --gpus-per-task")));
+                has("E689: CUDA does not show GPU 0000:48:00.0 (GPU-4444) to this "
+                    "rank, but 2 GPU(s): 0000:18:00.0 (GPU-1111), 0000:28:00.0",
+                    "invalid device",
+                    "srun --gpus-per-node=N, not --gpus-per-task"));
     FakeProcess none({});
     EXPECT_THAT(caught_text([&] {
                     select_gpu(none.api(), {gpu(1).pci, ""});
@@ -155,9 +155,9 @@ TEST_F(GpuClaim, NamesBothRanksOfOneGpuOnAllRanks) {
     ASSERT_THAT(errors, SizeIs(3));
     for (const auto& error : errors)
         EXPECT_THAT(text_of(error),
-                    AllOf(HasSubstr("E673: ranks 1 and 2 use the same GPU: GPU-2222 "
-                                    "(0000:28:00.0) of "),
-                          HasSubstr("mpirun --map-by ppr:N:node, or srun --ntasks-per-node=N")));
+                    has("E673: ranks 1 and 2 use the same GPU: GPU-2222 "
+                        "(0000:28:00.0) of ",
+                        "mpirun --map-by ppr:N:node, or srun --ntasks-per-node=N"));
 }
 
 // NCCL knows hosts by NCCL_HOSTID, and so do we.

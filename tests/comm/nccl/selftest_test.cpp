@@ -51,7 +51,7 @@ class SelftestTest : public FakeRanksTest {
     }
     void expect_wrong(const Damage& damage, const std::string& kind) {
         for (const auto& error : errors_of(3, damage))
-            EXPECT_THAT(text_of(error), AllOf(HasSubstr("error E679: "), HasSubstr(kind)));
+            EXPECT_THAT(text_of(error), has("error E679: ", kind));
     }
 };
 

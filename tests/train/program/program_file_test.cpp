@@ -78,14 +78,14 @@ TEST_F(ProgramFileTest, NamesOfOneTensorAreOne) {
 TEST_F(ProgramFileTest, RefusesWhatCannotBeTrainedHere) {
     MadeUpProgram made = test::made_up_classifier(6, 3);
     made.model()["schema_version"]["major"] = 9;
-    EXPECT_THAT(refusal(made), AllOf(HasSubstr("E250"), HasSubstr("has version 9")));
+    EXPECT_THAT(refusal(made), has("E250", "has version 9"));
 
     made = test::made_up_classifier(6, 3);
     made.graph()["tensor_values"]["x"]["sizes"][0] = test::argument_of("as_int", 6);
     EXPECT_THAT(refusal(made),
-                AllOf(HasSubstr("is for one size of batch"),
-                      HasSubstr("'x' is f32 [6, 6]: the first dimension is fixed"),
-                      HasSubstr("dynamic_shapes=({0: batch},)")));
+                has("is for one size of batch",
+                    "'x' is f32 [6, 6]: the first dimension is fixed",
+                    "dynamic_shapes=({0: batch},)"));
 
     made = test::made_up_classifier(6, 3);
     made.weights()["scale"]["use_pickle"] = true;
@@ -259,7 +259,7 @@ TEST_F(ProgramFileTest, RefusesTextsThatLie) {
         MadeUpProgram made = test::made_up_classifier(6, 3);
         changes[i](made);
         const std::string text = refusal(made);
-        EXPECT_THAT(text, AllOf(HasSubstr("E250"), HasSubstr("fix: "))) << i;
+        EXPECT_THAT(text, has("E250", "fix: ")) << i;
     }
 }
 
