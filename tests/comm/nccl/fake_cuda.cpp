@@ -20,6 +20,15 @@ T& deref(Handle handle) {
     return *reinterpret_cast<T*>(handle);
 }
 
+/// A function of the table that does `work`, and succeeds.
+template <class Work>
+auto succeeding(Work work) {
+    return [work = std::move(work)](auto... arguments) {
+        work(arguments...);
+        return CudaApi::success;
+    };
+}
+
 }  // namespace
 
 void run_on_host(const TreeSumLaunch& launch) {
@@ -118,29 +127,22 @@ std::size_t FakeCuda::live_allocations() {
 void FakeCuda::add_memory_functions(CudaApi& api) {
     api.allocate = [this](void** memory, std::size_t bytes) { return allocate(memory, bytes); };
     api.release = [this](void* memory) { return release(memory); };
-    api.copy_async = [this](void* to, const void* from, std::size_t bytes, GpuStream stream) {
-        enqueue(stream, [=] {
-            std::memcpy(to, from, bytes);
-            return true;
-        });
-        return CudaApi::success;
-    };
-    api.zero_async = [this](void* memory, std::size_t bytes, GpuStream stream) {
-        enqueue(stream, [=, this] {
+    api.copy_async = succeeding([this](void* to, const void* from, std::size_t bytes, auto stream) {
+        then(stream, [=] { std::memcpy(to, from, bytes); });
+    });
+    api.zero_async = succeeding([this](void* memory, std::size_t bytes, GpuStream stream) {
+        then(stream, [=, this] {
             if (check_live(memory, bytes, "cudaMemsetAsync")) std::memset(memory, 0, bytes);
-            return true;
         });
-        return CudaApi::success;
-    };
-    api.mark_async = [this](void* first, std::size_t apart, std::size_t count, GpuStream stream) {
-        enqueue(stream, [=, this] {
-            if (check_live(first, (count - 1) * apart + 4, "cudaMemset2DAsync"))
-                for (std::size_t i = 0; i < count; ++i)
-                    std::memset(static_cast<char*>(first) + i * apart, 0xff, 4);
-            return true;
+    });
+    api.mark_async =
+        succeeding([this](void* first, std::size_t apart, std::size_t count, GpuStream stream) {
+            then(stream, [=, this] {
+                if (check_live(first, (count - 1) * apart + 4, "cudaMemset2DAsync"))
+                    for (std::size_t i = 0; i < count; ++i)
+                        std::memset(static_cast<char*>(first) + i * apart, 0xff, 4);
+            });
         });
-        return CudaApi::success;
-    };
     api.lock_pages = [this](void* memory, std::size_t bytes) {
         const Lock lock(mutex_);
         if (is_refusing_locks) return invalid_value;
@@ -151,46 +153,33 @@ void FakeCuda::add_memory_functions(CudaApi& api) {
         const Lock lock(mutex_);
         return locked.erase(memory) == 1 ? CudaApi::success : invalid_value;
     };
-    api.create_stream = [this](GpuStream* stream) {
-        *stream = make_stream();
-        return CudaApi::success;
-    };
-    api.destroy_stream = [this](GpuStream) {
-        const Lock lock(mutex_);  // what is queued still runs, as in CUDA
-        return CudaApi::success;
-    };
+    api.create_stream = succeeding([this](GpuStream* stream) { *stream = make_stream(); });
+    api.destroy_stream = succeeding([](GpuStream) {});  // what is queued still runs, as in CUDA
 }
 
 void FakeCuda::add_event_functions(CudaApi& api) {
-    api.create_event = [](CudaApi::Event* event) {
-        *event = reinterpret_cast<CudaApi::Event>(new Event);
-        return CudaApi::success;
-    };
-    api.destroy_event = [](CudaApi::Event event) {
-        delete &deref<Event>(event);
-        return CudaApi::success;
-    };
-    api.record_event = [this](CudaApi::Event event, GpuStream stream) {
+    api.create_event = succeeding(
+        [](CudaApi::Event* event) { *event = reinterpret_cast<CudaApi::Event>(new Event); });
+    api.destroy_event = succeeding([](CudaApi::Event event) { delete &deref<Event>(event); });
+    api.record_event = succeeding([this](CudaApi::Event event, GpuStream stream) {
         const Lock lock(mutex_);
         auto passed = std::make_shared<bool>(false);
         deref<Event>(event).passed = passed;
         enqueue(stream, [passed] { return *passed = true; });
-        return CudaApi::success;
-    };
+    });
     api.query_event = [this](CudaApi::Event event) {
         const Lock lock(mutex_);
         pump();
         return *deref<Event>(event).passed ? CudaApi::success : CudaApi::not_ready;
     };
-    api.stream_wait_event = [this](GpuStream stream, CudaApi::Event event) {
+    api.stream_wait_event = succeeding([this](GpuStream stream, CudaApi::Event event) {
         const Lock lock(mutex_);
         enqueue(stream, [passed = deref<Event>(event).passed] { return *passed; });
-        return CudaApi::success;
-    };
+    });
 }
 
 /// Of a real kernel nothing but wrong bits would tell that it read what is not there.
-bool FakeCuda::sum(const TreeSumLaunch& launch) {
+void FakeCuda::sum(const TreeSumLaunch& launch) {
     const auto is_live = [&](const float* data, std::int64_t pitch, std::int64_t vectors) {
         const std::int64_t floats = (vectors - 1) * pitch + launch.count;
         return vectors == 0 ||
@@ -203,40 +192,26 @@ bool FakeCuda::sum(const TreeSumLaunch& launch) {
                    static_cast<std::size_t>(launch.partials) * sizeof(int),
                    "a tree sum"))
         run_on_host(launch);
-    return true;
-}
-
-void FakeCuda::add_kernels(CudaApi& api, const std::string& pci) {
-    api.sum_in_tree_order = [this, pci](const TreeSumLaunch& launch, GpuStream stream) {
-        if (gpu_refusing_kernels == pci) return invalid_value;
-        enqueue(stream, [this, launch] { return sum(launch); });
-        return CudaApi::success;
-    };
 }
 
 CudaApi FakeCuda::api(const CudaDeviceFacts& gpu) {
     CudaApi api;
     api.error_text = [](int) { return "a fake error"; };
-    api.device_count = [this](int* count) {
-        *count = device_count;
-        return CudaApi::success;
-    };
+    api.device_count = succeeding([this](int* count) { *count = device_count; });
     api.device_by_pci = [gpu](const char* pci, int* device) {
         *device = 0;
         return gpu.pci == pci ? CudaApi::success : invalid_value;
     };
-    api.set_device = [](int) { return CudaApi::success; };
-    api.get_device = [](int* device) {
-        *device = 0;
-        return CudaApi::success;
-    };
-    api.device_facts = [gpu](int, CudaDeviceFacts* facts) {
-        *facts = gpu;
+    api.set_device = succeeding([](int) {});
+    api.get_device = succeeding([](int* device) { *device = 0; });
+    api.device_facts = succeeding([gpu](int, CudaDeviceFacts* facts) { *facts = gpu; });
+    api.sum_in_tree_order = [this, pci = gpu.pci](const TreeSumLaunch& launch, GpuStream stream) {
+        if (gpu_refusing_kernels == pci) return invalid_value;
+        then(stream, [this, launch] { sum(launch); });
         return CudaApi::success;
     };
     add_memory_functions(api);
     add_event_functions(api);
-    add_kernels(api, gpu.pci);
     return api;
 }
 

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::test {
@@ -32,6 +33,14 @@ class FakeCuda {
     CudaApi api(const CudaDeviceFacts& gpu);
 
     void enqueue(GpuStream stream, Task task);
+    /// Does `work` when the stream comes to it.
+    template <class Work>
+    void then(GpuStream stream, Work work) {
+        enqueue(stream, [work = std::move(work)] {
+            work();
+            return true;
+        });
+    }
     GpuStream make_stream();
 
     /// A buffer from the fake's memory; frees itself through the table's `release`.
@@ -64,8 +73,7 @@ class FakeCuda {
     int release(void* memory);
     void add_memory_functions(CudaApi& api);
     void add_event_functions(CudaApi& api);
-    void add_kernels(CudaApi& api, const std::string& pci);
-    bool sum(const TreeSumLaunch& launch);
+    void sum(const TreeSumLaunch& launch);
 
     std::recursive_mutex mutex_;
     std::list<Stream> streams_;

@@ -35,10 +35,7 @@ class GpuSteps {
     /// Does `work` when the stream comes to it.
     template <class Work>
     void then(Work work) {
-        cuda_.enqueue(caller_, [work = std::move(work)] {
-            work();
-            return true;
-        });
+        cuda_.then(caller_, std::move(work));
     }
     /// Gradients of `step`.
     void fill(std::uint64_t step) {
