@@ -17,6 +17,10 @@ CudaDeviceFacts gpu(int number) {
     return {fmt::format("GPU-{0}{0}{0}{0}", number), fmt::format("0000:{}8:00.0", number), "G", 1};
 }
 
+PlannedGpu plan_of(int number) {
+    return {gpu(number).pci, gpu(number).uuid};
+}
+
 /// A process to which CUDA shows `visible`; every call is noted.
 class FakeProcess {
   public:
@@ -65,35 +69,29 @@ class FakeProcess {
 
 TEST(GpuSelection, AsksCudaForNothingBeforeItIsMade) {
     FakeProcess process({gpu(1), gpu(2), gpu(3)});
-    const auto selected = select_gpu(process.api(), {gpu(3).pci, gpu(3).uuid});
+    const auto selected = select_gpu(process.api(), plan_of(3));
     EXPECT_EQ(selected, (SelectedGpu{2, "0000:38:00.0", "GPU-3333", "G"}));
     EXPECT_THAT(process.calls, ElementsAre("by_pci 0000:38:00.0", "set 2", "get", "facts 2"));
     FakeProcess nameless({gpu(1)});
-    EXPECT_EQ(select_gpu(nameless.api(), {gpu(1).pci, ""}).uuid, "GPU-1111");
+    EXPECT_EQ(select_gpu(nameless.api(), {gpu(1).pci}).uuid, "GPU-1111");
 }
 
 TEST(GpuSelection, SaysWhatIsVisibleWhereThePlannedGpuIsNot) {
     FakeProcess process({gpu(1), gpu(2)});
-    EXPECT_THAT(caught_text([&] {
-                    select_gpu(process.api(), {gpu(4).pci, gpu(4).uuid});
-                }),
+    EXPECT_THAT(caught_text([&] { select_gpu(process.api(), plan_of(4)); }),
                 has("E689: CUDA does not show GPU 0000:48:00.0 (GPU-4444) to this "
                     "rank, but 2 GPU(s): 0000:18:00.0 (GPU-1111), 0000:28:00.0",
                     "invalid device",
                     "srun --gpus-per-node=N, not --gpus-per-task"));
     FakeProcess none({});
-    EXPECT_THAT(caught_text([&] {
-                    select_gpu(none.api(), {gpu(1).pci, ""});
-                }),
+    EXPECT_THAT(caught_text([&] { select_gpu(none.api(), plan_of(1)); }),
                 HasSubstr("but no GPU at all"));
 }
 
 TEST(GpuSelection, RefusesWhatCudaReadsBackOtherwise) {
     FakeProcess stuck({gpu(1), gpu(2)});
     stuck.is_stuck = true;
-    EXPECT_THAT(caught_text([&] {
-                    select_gpu(stuck.api(), {gpu(2).pci, gpu(2).uuid});
-                }),
+    EXPECT_THAT(caught_text([&] { select_gpu(stuck.api(), plan_of(2)); }),
                 HasSubstr("E690: CUDA selected GPU 0000:18:00.0 (GPU-1111) instead of "
                           "0000:28:00.0 (GPU-2222)"));
     FakeProcess replaced({gpu(1)});
@@ -129,6 +127,14 @@ TEST_F(Instance, IsToldByBeingAloneWhereCudaNamesItsGpu) {
 
 using GpuClaim = FakeRanksTest;
 
+/// What a rank claims where CUDA shows GPUs from 1 to `visible`.
+SelectedGpu claim(const FakeRank& rank, int visible, const PlannedGpu& planned) {
+    std::vector<CudaDeviceFacts> gpus;
+    for (int number = 1; number <= visible; ++number) gpus.push_back(gpu(number));
+    FakeProcess process(std::move(gpus));
+    return claim_gpu(process.api(), planned, rank.bootstrap, 20);
+}
+
 TEST(GpuClaimAlone, NeedsNoMpi) {
     const auto bootstrap = make_bootstrap(Communicator());
     for (int turn = 0; turn < 2; ++turn) {
@@ -139,19 +145,13 @@ TEST(GpuClaimAlone, NeedsNoMpi) {
 
 TEST_F(GpuClaim, IsGrantedToRanksOnGpusOfTheirOwn) {
     expect_no_errors(run(3, [](const FakeRank& rank) {
-        FakeProcess process({gpu(1), gpu(2), gpu(3)});
-        const CudaDeviceFacts mine = gpu(rank.rank + 1);
-        const auto selected = claim_gpu(process.api(), {mine.pci, mine.uuid}, rank.bootstrap, 20);
-        EXPECT_EQ(selected.device, rank.rank);
+        EXPECT_EQ(claim(rank, 3, plan_of(rank.rank + 1)).device, rank.rank);
     }));
 }
 
 TEST_F(GpuClaim, NamesBothRanksOfOneGpuOnAllRanks) {
-    const auto errors = run(3, [](const FakeRank& rank) {
-        FakeProcess process({gpu(1), gpu(2), gpu(3)});
-        const CudaDeviceFacts mine = gpu(rank.rank == 0 ? 1 : 2);
-        claim_gpu(process.api(), {mine.pci, mine.uuid}, rank.bootstrap, 20);
-    });
+    const auto errors =
+        run(3, [](const FakeRank& rank) { claim(rank, 3, plan_of(rank.rank == 0 ? 1 : 2)); });
     ASSERT_THAT(errors, SizeIs(3));
     for (const auto& error : errors)
         EXPECT_THAT(text_of(error),
@@ -181,19 +181,15 @@ TEST(GpuSharing, MakesEachRankAHostOfItsOwn) {
 
 TEST_F(GpuClaim, LeavesInstancesOfOneGpuApart) {
     expect_no_errors(run(2, [](const FakeRank& rank) {
-        FakeProcess process({gpu(1)});
-        claim_gpu(
-            process.api(), {gpu(1).pci, fmt::format("MIG-{}", rank.rank)}, rank.bootstrap, 20);
+        claim(rank, 1, {gpu(1).pci, fmt::format("MIG-{}", rank.rank)});
     }));
     ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST_F(GpuClaim, OfARankThatFailsEndsAllOfThem) {
-    const auto errors = run(2, [](const FakeRank& rank) {
-        FakeProcess process({gpu(1)});  // rank 1's is hidden from it
-        const CudaDeviceFacts mine = gpu(rank.rank + 1);
-        claim_gpu(process.api(), {mine.pci, mine.uuid}, rank.bootstrap, 20);
-    });
+    // Rank 1's is hidden from it.
+    const auto errors =
+        run(2, [](const FakeRank& rank) { claim(rank, 1, plan_of(rank.rank + 1)); });
     EXPECT_THAT(text_of(errors[0]),
                 HasSubstr("E682: rank 1 gave up: CUDA does not show GPU 0000:28:00.0"));
     EXPECT_EQ(code_of(errors[1]), "E689");
