@@ -23,18 +23,11 @@
 namespace lockstep {
 namespace {
 
-// A scripted y = x w, with `add` making it another model.
-fs::path save(
-    const fs::path& path,
-    const std::function<void(torch::jit::Module&)>& add = [](torch::jit::Module&) {},
-    const std::string& body = "return torch.mm(x, self.w)") {
-    torch::jit::Module net("net");
-    net.register_attribute("training", c10::BoolType::get(), true);
-    net.register_parameter("w", torch::ones({3, 2}).requires_grad_(), false);
-    add(net);
-    net.define("def forward(self, x):\n    " + body + "\n");
-    net.save(path);
-    return path;
+using AddTensors = std::function<void(torch::jit::Module&)>;
+
+// `samples` rows of three ones.
+NamedTensors ones(std::int64_t samples) {
+    return {{"features", torch::ones({samples, 3, 1, 1})}};
 }
 
 std::unique_ptr<Model> opened(const fs::path& path) {
@@ -46,13 +39,41 @@ std::string refusal(const std::function<void()>& step) {
     return error ? error->code() + ": " + error->why() : "none";
 }
 
-using ScriptModel = InFolder;
+class ScriptModel : public InFolder {
+  protected:
+    // A scripted y = x w, with `add` and `body` making it another model.
+    fs::path save(const AddTensors& add = {},
+                  const std::string& body = "return torch.mm(x, self.w)") const {
+        torch::jit::Module net("net");
+        net.register_attribute("training", c10::BoolType::get(), true);
+        net.register_parameter("w", torch::ones({3, 2}).requires_grad_(), false);
+        if (add) add(net);
+        net.define("def forward(self, x):\n    " + body + "\n");
+        net.save(path_);
+        return path_;
+    }
+    std::unique_ptr<Model> made(const AddTensors& add = {}) const { return opened(save(add)); }
+    std::unique_ptr<Model> made(const std::string& body) const { return opened(save({}, body)); }
+
+    const fs::path path_ = folder_ / "net.pt";
+};
+
+// The same, with a parameter of fives that learns nothing.
+struct FrozenModel : ScriptModel {
+    void expect_frozen_as_in_file() const {
+        EXPECT_TRUE(model->frozen()[0].tensor.equal(torch::full({1, 2}, 5.0F)));
+    }
+
+    const std::unique_ptr<Model> model = made([](auto& net) {
+        net.register_parameter("frozen", torch::full({1, 2}, 5.0F), false);
+    });
+};
 
 TEST_F(ScriptModel, GivesWhatItsFileSays) {
-    const auto model = opened(save(folder_ / "net.pt"));
+    const auto model = made();
     ASSERT_EQ(model->parameters().size(), 1U);
     EXPECT_EQ(model->parameters()[0].name, "w");
-    const at::Tensor out = only(model->forward({{"features", torch::ones({4, 3, 1, 1})}}));
+    const at::Tensor out = only(model->forward(ones(4)));
     EXPECT_TRUE(out.equal(torch::full({4, 2}, 3.0F)));
     out.sum().backward();
     EXPECT_TRUE(model->parameters()[0].tensor.grad().equal(torch::full({3, 2}, 4.0F)));
@@ -60,8 +81,7 @@ TEST_F(ScriptModel, GivesWhatItsFileSays) {
 
 // The optimising executor's gradients change after some runs.
 TEST_F(ScriptModel, ComputesTheSameHoweverOftenItRan) {
-    const auto model = opened(save(
-        folder_ / "net.pt", [](auto&) {}, "return torch.tanh(torch.mm(x, self.w)) * 0.1"));
+    const auto model = made("return torch.tanh(torch.mm(x, self.w)) * 0.1");
     torch::manual_seed(2);
     const at::Tensor x = torch::randn({64, 3, 1, 1}), w = model->parameters()[0].tensor;
     at::Tensor first;
@@ -75,14 +95,13 @@ TEST_F(ScriptModel, ComputesTheSameHoweverOftenItRan) {
 
 TEST_F(ScriptModel, LeavesFrozenParametersAlone) {
     const auto add = [](auto& net) { net.register_parameter("frozen", torch::ones({2}), false); };
-    EXPECT_EQ(opened(save(folder_ / "net.pt", add))->parameters().size(), 1U);
+    EXPECT_EQ(made(add)->parameters().size(), 1U);
 }
 
-TEST(FreezeNamed, TakesParametersOfAnyModelFromThoseThatLearn) {
-    const TempDir folder;
-    const auto script = opened(save(folder / "net.pt", [](auto& net) {
+TEST_F(ScriptModel, AndAnyOtherFreezesNamedParameters) {
+    const auto script = made([](auto& net) {
         net.register_parameter("more", torch::ones({2}).set_requires_grad(true), false);
-    }));
+    });
     const auto built_in = open_model({.name = "mlp"}, {1, 2, 2, 10}, 1);
     for (const auto& [model, pattern] :
          {std::pair(script.get(), "m*"), std::pair(built_in.get(), "fc1.*,*.bias")}) {
@@ -106,12 +125,10 @@ TEST(FreezeNamed, TakesParametersOfAnyModelFromThoseThatLearn) {
 }
 
 TEST_F(ScriptModel, KnowsItsMode) {
-    const auto model = opened(save(
-        folder_ / "net.pt", [](auto&) {}, "return torch.mm(x, self.w) * self.training"));
-    const NamedTensors ones = {{"features", torch::ones({1, 3, 1, 1})}};
-    EXPECT_EQ(only(model->forward(ones))[0][0].item<float>(), 3);
+    const auto model = made("return torch.mm(x, self.w) * self.training");
+    EXPECT_EQ(only(model->forward(ones(1)))[0][0].item<float>(), 3);
     model->set_mode(ModelMode::evaluate);
-    EXPECT_EQ(only(model->forward(ones))[0][0].item<float>(), 0);
+    EXPECT_EQ(only(model->forward(ones(1)))[0][0].item<float>(), 0);
 }
 
 fs::path save_weights(const fs::path& path, const std::map<std::string, float>& values) {
@@ -131,40 +148,28 @@ fs::path save_weights(const fs::path& path, const std::map<std::string, float>& 
     return path;
 }
 
-TEST(LoadWeights, TakesWhatIsFrozenWithTheModelsOwnValues) {
-    const TempDir folder;
-    const auto model = opened(save(folder / "net.pt", [](auto& net) {
-        net.register_parameter("frozen", torch::full({1, 2}, 5.0F), false);
-    }));
+TEST_F(FrozenModel, TakesWeightsOfAFileThatHasWhatIsFrozen) {
     const auto loaded = [&](const std::map<std::string, float>& values, const std::string& skip) {
-        const WeightsFile file(save_weights(folder / "w.safetensors", values));
+        const WeightsFile file(save_weights(folder_ / "w.safetensors", values));
         load_weights(*model, file, skip, WeightsFor::training);
         return model->parameters()[0].tensor[0][0].item<float>();
+    };
+    const auto refused = [&](const std::map<std::string, float>& values, const std::string& skip) {
+        return refusal([&] { loaded(values, skip); });
     };
     EXPECT_EQ(loaded({{"w", 2}}, ""), 2);
     EXPECT_EQ(loaded({{"w", 3}, {"frozen", 5}}, ""), 3);
     EXPECT_EQ(loaded({{"w", 4}, {"frozen", 6}}, "frozen"), 4);
-    EXPECT_EQ(refusal([&] {
-                  loaded({{"w", 4}, {"frozen", 6}}, "");
-              }),
+    EXPECT_EQ(refused({{"w", 4}, {"frozen", 6}}, ""),
               "E304: frozen is frozen and has other values in the model's file");
-    EXPECT_EQ(refusal([&] {
-                  loaded({{"w", 4}, {"other", 6}}, "");
-              }),
-              "E304: not in the model: other");
-    EXPECT_EQ(refusal([&] {
-                  loaded({{"w", 4}, {"frozen", 5}}, "w");
-              }),
+    EXPECT_EQ(refused({{"w", 4}, {"other", 6}}, ""), "E304: not in the model: other");
+    EXPECT_EQ(refused({{"w", 4}, {"frozen", 5}}, "w"),
               "E107: it matches all 1 tensors of the model");
-    EXPECT_TRUE(model->frozen()[0].tensor.equal(torch::full({1, 2}, 5.0F)));
+    expect_frozen_as_in_file();
 }
 
-TEST(LoadFromRun, RefusesToForgetWhatIsFrozenNow) {
-    const TempDir folder;
-    const auto model = opened(save(folder / "net.pt", [](auto& net) {
-        net.register_parameter("frozen", torch::full({1, 2}, 5.0F), false);
-    }));
-    const fs::path checkpoints = folder / "run/ckpt";
+TEST_F(FrozenModel, RefusesARunThatWouldForgetWhatIsFrozenNow) {
+    const fs::path checkpoints = folder_ / "run/ckpt";
     fs::create_directories(checkpoints);
     const auto loaded = [&](std::int64_t step, float frozen, const std::string& skip) {
         std::vector<float> w(6, float(step)), other(2, frozen);
@@ -185,11 +190,11 @@ TEST(LoadFromRun, RefusesToForgetWhatIsFrozenNow) {
     EXPECT_THAT(error->fix(),
                 AllOf(StartsWith("give --model all.pt beside --from, after: "),
                       EndsWith(" --step 3 --format torchscript --out all.pt")));
-    EXPECT_TRUE(model->frozen()[0].tensor.equal(torch::full({1, 2}, 5.0F)));
+    expect_frozen_as_in_file();
 }
 
 TEST_F(ScriptModel, IsWrittenAnewWithOtherValues) {
-    const fs::path path = save(folder_ / "net.pt", [](auto& net) {
+    const fs::path path = save([](auto& net) {
         net.register_parameter("frozen", torch::full({2}, 5.0F), false);
         net.register_buffer("n", torch::zeros({1}, torch::kInt64));
     });
@@ -201,34 +206,32 @@ TEST_F(ScriptModel, IsWrittenAnewWithOtherValues) {
     EXPECT_EQ(net.attr("n").toTensor().item<std::int64_t>(), 7);
     EXPECT_TRUE(net.attr("frozen").toTensor().equal(torch::full({2}, 5.0F)));
     EXPECT_TRUE(net.is_training());
-    const at::Tensor out =
-        only(opened(folder_ / "new.pt")->forward({{"features", torch::ones({4, 3, 1, 1})}}));
+    const at::Tensor out = only(opened(folder_ / "new.pt")->forward(ones(4)));
     EXPECT_TRUE(out.equal(torch::full({4, 2}, 6.0F)));
     for (const NamedTensor& other : {NamedTensor{"v", w}, NamedTensor{"w", torch::ones({2, 3})}})
         EXPECT_EQ(caught_code([&] { script_with(path, {other}); }), "E304");
     EXPECT_EQ(caught_code([&] { script_with(folder_ / "none.pt", {}); }), "E201");
 }
 
-TEST(OpenModel, RefusesTensorsThatRanksCannotSum) {
-    const TempDir folder;
-    const fs::path path = folder / "net.pt";
-    save(path, [](auto& net) { net.register_buffer("n", torch::zeros({2}, torch::kInt64)); });
-    EXPECT_EQ(refusal([&] { opened(path); }), "E250: buffer 'n' holds 2 values of type Long");
-    save(path, [](auto& net) { net.register_buffer("d", torch::zeros({1}, torch::kFloat64)); });
-    EXPECT_EQ(refusal([&] { opened(path); }), "E250: buffer 'd' holds 1 values of type Double");
-    save(path, [](auto& net) {
-        const at::Tensor half = torch::zeros({1}, torch::kFloat16).requires_grad_();
-        net.register_parameter("h", half, false);
-    });
-    EXPECT_EQ(refusal([&] { opened(path); }), "E250: parameter 'h' is Half, not f32");
-    save(path, [](auto& net) { net.register_buffer("t", torch::ones({3, 2}).t()); });
-    EXPECT_EQ(refusal([&] { opened(path); }), "E250: buffer 't' is not contiguous");
-    save(path, [](auto& net) { net.register_buffer("m", torch::full({2}, -INFINITY)); });
-    EXPECT_EQ(refusal([&] { opened(path); }), "E250: buffer 'm' has values that are not finite");
-    save(path, [](auto& net) { net.register_parameter("tied", net.attr("w").toTensor(), false); });
-    EXPECT_EQ(refusal([&] { opened(path); }), "E250: 'w' and 'tied' are one tensor");
-    save(path, [](auto& net) { net.register_buffer("n", torch::zeros({}, torch::kInt64)); });
-    EXPECT_EQ(refusal([&] { opened(path); }), "none");
+TEST_F(ScriptModel, IsRefusedIfRanksCannotSumItsTensors) {
+    const auto refused = [&](const AddTensors& add) { return refusal([&] { made(add); }); };
+    const auto with_buffer = [&](const std::string& name, const at::Tensor& values) {
+        return refused([&](auto& net) { net.register_buffer(name, values); });
+    };
+    EXPECT_EQ(with_buffer("n", torch::zeros({2}, torch::kInt64)),
+              "E250: buffer 'n' holds 2 values of type Long");
+    EXPECT_EQ(with_buffer("d", torch::zeros({1}, torch::kFloat64)),
+              "E250: buffer 'd' holds 1 values of type Double");
+    EXPECT_EQ(with_buffer("t", torch::ones({3, 2}).t()), "E250: buffer 't' is not contiguous");
+    EXPECT_EQ(with_buffer("m", torch::full({2}, -INFINITY)),
+              "E250: buffer 'm' has values that are not finite");
+    EXPECT_EQ(with_buffer("n", torch::zeros({}, torch::kInt64)), "none");
+    const at::Tensor half = torch::zeros({1}, torch::kFloat16).requires_grad_();
+    EXPECT_EQ(refused([&](auto& net) { net.register_parameter("h", half, false); }),
+              "E250: parameter 'h' is Half, not f32");
+    EXPECT_EQ(
+        refused([](auto& net) { net.register_parameter("tied", net.attr("w").toTensor(), false); }),
+        "E250: 'w' and 'tied' are one tensor");
 }
 
 TEST_F(ScriptModel, KnowsItsInputs) {
@@ -237,18 +240,14 @@ TEST_F(ScriptModel, KnowsItsInputs) {
     net.register_parameter("w", torch::ones({1}).requires_grad_(), false);
     net.define(
         "def forward(self, images, meta, factor: int = 2):\n    return images * meta * self.w\n");
-    net.save(folder_ / "net.pt");
-    EXPECT_EQ(opened(folder_ / "net.pt")->input_names(),
-              (std::vector<std::string>{"images", "meta"}));
+    net.save(path_);
+    EXPECT_EQ(opened(path_)->input_names(), (std::vector<std::string>{"images", "meta"}));
 }
 
 // As a file that was traced with eight samples.
 TEST_F(ScriptModel, IsItsAuthorsToMendWhereItIsForOneBatchSize) {
-    const auto model = opened(save(
-        folder_ / "net.pt", [](auto&) {}, "return torch.mm(x.reshape([8, 3]), self.w)"));
-    const Error error = test::error_of([&] {
-        outputs_of(*model, {{"features", torch::ones({4, 3, 1, 1})}});
-    });
+    const auto model = made("return torch.mm(x.reshape([8, 3]), self.w)");
+    const Error error = test::error_of([&] { outputs_of(*model, ones(4)); });
     EXPECT_EQ(error.code(), "E217");
     EXPECT_THAT(error.why(), HasSubstr("shape '[8, 3]' is invalid for input of size 12"));
     EXPECT_THAT(error.fix(),
@@ -256,26 +255,18 @@ TEST_F(ScriptModel, IsItsAuthorsToMendWhereItIsForOneBatchSize) {
                            "here; a file that was traced keeps"));
 }
 
-TEST(OpenModel, RefusesModelsThatGiveNoTensor) {
-    const TempDir folder;
-    const auto model = opened(save(
-        folder / "net.pt", [](auto&) {}, "return (torch.mm(x, self.w), x)"));
-    EXPECT_EQ(caught_code([&] {
-                  model->forward({{"features", torch::ones({1, 3, 1, 1})}});
-              }),
-              "E217");
+TEST_F(ScriptModel, IsRefusedIfItGivesNoTensor) {
+    const auto model = made("return (torch.mm(x, self.w), x)");
+    EXPECT_EQ(caught_code([&] { model->forward(ones(1)); }), "E217");
     torch::jit::Module empty("net");
     empty.register_attribute("training", c10::BoolType::get(), true);
-    empty.save(folder / "empty.pt");
-    EXPECT_EQ(refusal([&] { opened(folder / "empty.pt"); }), "E250: it has no forward()");
+    empty.save(path_);
+    EXPECT_EQ(refusal([&] { opened(path_); }), "E250: it has no forward()");
 }
 
 TEST_F(ScriptModel, SaysWhatItsAuthorRaises) {
-    const auto model = opened(save(
-        folder_ / "net.pt", [](auto&) {}, "assert x.dim() == 9, 'I take no twos'\n    return x"));
-    EXPECT_THAT(refusal([&] {
-                    outputs_of(*model, {{"features", torch::ones({4, 3, 1, 1})}});
-                }),
+    const auto model = made("assert x.dim() == 9, 'I take no twos'\n    return x");
+    EXPECT_THAT(refusal([&] { outputs_of(*model, ones(4)); }),
                 AllOf(StartsWith("E217"), HasSubstr("I take no twos")));
 }
 
@@ -307,20 +298,22 @@ TEST(ModelOf, PutsTheLossFirstOrKeepsOneOutput) {
 
 TEST(CheckPlugin, RefusesWhatWasBuiltForAnotherProgram) {
     const ModelPlugin own{plugin_version, TORCH_VERSION, plugin_shape_bytes, nullptr};
-    check_plugin(own, "net.so");
+    const auto refused = [](const ModelPlugin& plugin) {
+        return refusal([&] { check_plugin(plugin, "net.so"); });
+    };
+    EXPECT_EQ(refused(own), "none");
     ModelPlugin other = own;
     other.version = plugin_version + 1;
     EXPECT_EQ(
-        refusal([&] { check_plugin(other, "net.so"); }),
+        refused(other),
         fmt::format("E250: it is a plug-in of version {}, not {}", other.version, own.version));
     other = own;
     other.libtorch = "2.4.1";
-    EXPECT_EQ(refusal([&] { check_plugin(other, "net.so"); }),
+    EXPECT_EQ(refused(other),
               std::string("E250: it was built with LibTorch 2.4.1, not ") + TORCH_VERSION);
     other = own;
     other.shape_bytes += 8;
-    EXPECT_EQ(refusal([&] { check_plugin(other, "net.so"); }),
-              "E250: it was built with the headers of another Lockstep");
+    EXPECT_EQ(refused(other), "E250: it was built with the headers of another Lockstep");
 }
 
 }  // namespace
