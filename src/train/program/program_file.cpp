@@ -40,15 +40,6 @@ constexpr const char* export_line =
     "export it so: batch = torch.export.Dim('batch'); program = torch.export.export(net.train(), "
     "(x,), dynamic_shapes=({0: batch},)), with x of 2 samples or more";
 
-ProgramElement element_of(const Json& meta, const fs::path& path) {
-    const int number = meta["dtype"].get<int>();
-    const auto found = std::ranges::find(elements_of_programs, number, &ProgramElement::number);
-    check(found != elements_of_programs.end(), [&] {
-        return damaged_program(path, fmt::format("a tensor is of the unknown type {}", number));
-    });
-    return *found;
-}
-
 // Reads one archive; `path` and `file` are for all its functions.
 class ProgramReader {
   public:
@@ -75,6 +66,22 @@ class ProgramReader {
     }
 
   private:
+    // Errors: E250 with `why` unless the file is whole.
+    template <class... Values>
+    void check_whole(bool is_whole,
+                     fmt::format_string<const Values&...> why,
+                     const Values&... values) const {
+        check(is_whole, [&] { return damaged_program(path_, fmt::format(why, values...)); });
+    }
+
+    ProgramElement element_of(const Json& meta) const {
+        const int number = meta["dtype"].get<int>();
+        const auto found = std::ranges::find(elements_of_programs, number, &ProgramElement::number);
+        check_whole(
+            found != elements_of_programs.end(), "a tensor is of the unknown type {}", number);
+        return *found;
+    }
+
     std::string text_of(const std::string& name) const {
         return file_.zip.text(name, most_model_bytes);
     }
@@ -128,9 +135,7 @@ class ProgramReader {
             tensor.name = named("buffer_name");
             tensor.is_kept = about["persistent"].get<bool>();
         } else {
-            check(kind == "tensor_constant", [&] {
-                return damaged_program(path_, fmt::format("an input of its graph is a '{}'", kind));
-            });
+            check_whole(kind == "tensor_constant", "an input of its graph is a '{}'", kind);
             tensor.name = named("tensor_constant_name");
             tensor.is_kept = false;
         }
@@ -143,13 +148,13 @@ class ProgramReader {
         const Json* tensor = tensor_of(argument);
         if (tensor == nullptr) return;  // a number, which the graph has instead
         file_.inputs.push_back(described(tensor->at("name").get<std::string>()));
-        check(file_.inputs.size() <= most_inputs,
-              [&] { return damaged_program(path_, "forward() would take more than 64 tensors"); });
+        check_whole(file_.inputs.size() <= most_inputs,
+                    "forward() would take more than 64 tensors");
     }
 
     ProgramInput described(const std::string& value) const {
         const Json& meta = values_->at(value);
-        ProgramInput input{value, value, element_of(meta, path_), {}};
+        ProgramInput input{value, value, element_of(meta), {}};
         for (const Json& extent : meta["sizes"]) input.shape.push_back(dimension_of(extent));
         return input;
     }
@@ -180,9 +185,7 @@ class ProgramReader {
                                (tensor.role == ProgramRole::buffer && tensor.is_kept);
         const auto& payloads = is_weight ? weights_ : constants_;
         const auto payload = payloads.find(tensor.name);
-        check(payload != payloads.end(), [&] {
-            return damaged_program(path_, fmt::format("it has no values of '{}'", tensor.name));
-        });
+        check_whole(payload != payloads.end(), "it has no values of '{}'", tensor.name);
         const Json& about = payload->second;
         check(!about["use_pickle"].get<bool>(), [&] {
             return ProgramRefusal(
@@ -192,7 +195,7 @@ class ProgramReader {
                 "make it a plain tensor in the model, and export it again");
         });
         const Json& meta = about["tensor_meta"];
-        tensor.element = element_of(meta, path_);
+        tensor.element = element_of(meta);
         tensor.learns = tensor.role == ProgramRole::parameter && meta["requires_grad"].get<bool>();
         tensor.sizes = numbers_of(meta["sizes"]);
         tensor.strides = numbers_of(meta["strides"]);
@@ -201,10 +204,9 @@ class ProgramReader {
         const auto place = about["path_name"].get<std::string>();
         const ZipEntry* entry =
             file_.zip.find((is_weight ? "data/weights/" : "data/constants/") + place);
-        check(entry != nullptr && layout == strided && tensor.offset >= 0, [&] {
-            return damaged_program(path_,
-                                   fmt::format("the values of '{}' are not in it", tensor.name));
-        });
+        check_whole(entry != nullptr && layout == strided && tensor.offset >= 0,
+                    "the values of '{}' are not in it",
+                    tensor.name);
         tensor.bytes = *entry;
         check_reach(tensor);
         find_twin(tensor);
@@ -287,9 +289,7 @@ class ProgramReader {
         });
         const auto buffer = about["buffer_name"].get<std::string>();
         const auto place = buffers_.find(buffer);
-        check(place != buffers_.end(), [&] {
-            return damaged_program(path_, fmt::format("it changes '{}', which it has not", buffer));
-        });
+        check_whole(place != buffers_.end(), "it changes '{}', which it has not", buffer);
         file_.updates.push_back({about["arg"]["name"].get<std::string>(), place->second});
     }
 

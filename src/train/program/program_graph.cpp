@@ -191,22 +191,11 @@ std::optional<c10::IValue> constant_argument(const std::string& kind, const Json
 }
 
 at::ScalarType scalar_type_of(int number) {
-    constexpr at::ScalarType types[] = {at::kByte,
-                                        at::kChar,
-                                        at::kShort,
-                                        at::kInt,
-                                        at::kLong,
-                                        at::kHalf,
-                                        at::kFloat,
-                                        at::kDouble,
-                                        at::kComplexHalf,
-                                        at::kComplexFloat,
-                                        at::kComplexDouble,
-                                        at::kBool,
-                                        at::kBFloat16};
-    check(number >= 1 && number <= static_cast<int>(std::size(types)),
+    // LibTorch's own numbers plus one, but for bf16, which has those of quantized types before it.
+    constexpr int last_alike = static_cast<int>(at::kBool) + 1, bf16 = last_alike + 1;
+    check(number >= 1 && number <= bf16,
           [&] { return Error("E222", fmt::format("{} is no type of elements", number), "", ""); });
-    return types[number - 1];
+    return number == bf16 ? at::kBFloat16 : static_cast<at::ScalarType>(number - 1);
 }
 
 void drop_unread_numbers(ProgramGraph& graph) {

@@ -34,13 +34,17 @@ std::string frame_text(std::string_view frame) {
     return printable(text);
 }
 
+// Returns what PyTorch noted about a node; "": nothing of this name.
+std::string metadata_of(const Json& node, const char* name) {
+    const Json* metadata = node.find("metadata");
+    const Json* found = metadata == nullptr ? nullptr : metadata->find(name);
+    return found == nullptr || !found->is_string() ? "" : found->get<std::string>();
+}
+
 }  // namespace
 
 std::string source_line(const Json& node) {
-    const Json* metadata = node.find("metadata");
-    const Json* trace = metadata == nullptr ? nullptr : metadata->find("stack_trace");
-    if (trace == nullptr || !trace->is_string()) return "";
-    const auto text = trace->get<std::string>();
+    const std::string text = metadata_of(node, "stack_trace");
     std::string last;  // the innermost that is not PyTorch's own
     for (std::size_t at = text.find("File \""); at != text.npos;) {
         const std::size_t next = text.find("File \"", at + 1);
@@ -60,13 +64,10 @@ const char* way_to_f32(const ProgramTensor& tensor) {
     return element.starts_with("complex") ? way_from_complex : way_from_other_reals;
 }
 
-// "key,path,type;key,path,type", the outermost first.
+// "key,path,type;key,path,type".
 std::string module_path(const Json& node) {
-    const Json* metadata = node.find("metadata");
-    const Json* stack = metadata == nullptr ? nullptr : metadata->find("nn_module_stack");
-    if (stack == nullptr || !stack->is_string()) return "";
-    const std::vector<std::string> modules = split(stack->get<std::string>(), ';');
-    const std::vector<std::string> parts = split(modules.back(), ',');
+    const std::string outermost_first = metadata_of(node, "nn_module_stack");
+    const auto parts = split(outermost_first.substr(outermost_first.rfind(';') + 1), ',');
     constexpr std::string_view stand_in = "_empty_nn_module_stack";  // PyTorch's, where it lost it
     return parts.size() < 2 || parts[1].starts_with(stand_in) ? "" : printable(parts[1]);
 }
