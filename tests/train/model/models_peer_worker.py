@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What models_peer runs in the peers' environment: models_peer_worker.py PROGRAM [MODEL...]."""
 
+import collections
 import pathlib
 import subprocess
 import sys
@@ -27,32 +28,22 @@ CASES = {
 }
 
 
-class TwoConvs(nn.Module):
-    def __init__(self, channels, out):
-        super().__init__()
-        layers = []
-        for width in (channels, out):
-            layers += [nn.Conv2d(width, out, 3, padding=1, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
-        self.double_conv = nn.Sequential(*layers)
-
-    def forward(self, x):
-        return self.double_conv(x)
+def named(**layers):
+    return nn.Sequential(collections.OrderedDict(layers))
 
 
-class Down(nn.Module):
-    def __init__(self, channels):
-        super().__init__()
-        self.maxpool_conv = nn.Sequential(nn.MaxPool2d(2), TwoConvs(channels, 2 * channels))
-
-    def forward(self, x):
-        return self.maxpool_conv(x)
+def two_convs(channels, out):
+    layers = []
+    for width in (channels, out):
+        layers += [nn.Conv2d(width, out, 3, padding=1, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
+    return named(double_conv=nn.Sequential(*layers))
 
 
 class Up(nn.Module):
     def __init__(self, channels):
         super().__init__()
         self.up = nn.ConvTranspose2d(channels, channels // 2, 2, stride=2)
-        self.conv = TwoConvs(channels, channels // 2)
+        self.conv = two_convs(channels, channels // 2)
 
     def forward(self, below, beside):
         x = self.up(below)
@@ -61,23 +52,15 @@ class Up(nn.Module):
         return self.conv(torch.cat([beside, x], 1))
 
 
-class Out(nn.Module):
-    def __init__(self, channels, classes):
-        super().__init__()
-        self.conv = nn.Conv2d(channels, classes, 1)
-
-    def forward(self, x):
-        return self.conv(x)
-
-
 class Unet(nn.Module):
     def __init__(self, channels, classes, width):
         super().__init__()
-        self.inc = TwoConvs(channels, width)
+        self.inc = two_convs(channels, width)
         for i in range(4):
-            setattr(self, f"down{i + 1}", Down(width << i))
+            down = nn.Sequential(nn.MaxPool2d(2), two_convs(width << i, width << (i + 1)))
+            setattr(self, f"down{i + 1}", named(maxpool_conv=down))
             setattr(self, f"up{i + 1}", Up(width << (4 - i)))
-        self.outc = Out(width, classes)
+        self.outc = named(conv=nn.Conv2d(width, classes, 1))
 
     def forward(self, x):
         levels = [self.inc(x)]
