@@ -7,7 +7,6 @@
 #include "support/unit.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -108,12 +107,11 @@ INSTANTIATE_TEST_SUITE_P(Kinds,
 
 TEST_P(EveryOptimizer, ScalesGradientsBeforeAnythingElse) {
     const auto update = [&](float gradient, float scale) {
-        const OptimizerSettings optimizer = settings_of(GetParam(), 0.1);
-        float value = -2, m = 0.5, v = 0.25;
-        ParameterPiece piece{.dimensions = 2, .count = 1, .values = &value, .gradients = &gradient};
-        piece.state = {&m, &v};
-        update_alone(optimizer, {&piece, 1}, 1, {3, 0.1, scale});
-        return std::array{value, m, v};
+        Trained trained{{-2}, {{0.5}, {0.25}}};
+        const std::vector<float> gradients = {gradient};
+        const auto pieces = pieces_of({{1, 2}}, {}, trained, gradients);
+        update_alone(settings_of(GetParam(), 0.1), pieces, 1, {3, 0.1, scale});
+        return trained;
     };
     EXPECT_EQ(update(4, 0.25F), update(1, 1));
     EXPECT_NE(update(4, 0.25F), update(4, 1));
@@ -123,20 +121,12 @@ TEST(RateFactor, MultipliesTheRateOfItsPieceAlone) {
     for (const OptimizerKind kind :
          {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw}) {
         const auto update = [&](double rate, double factor) {
-            const OptimizerSettings optimizer = settings_of(kind, 0.1);
-            std::array values{-2.0F, -2.0F}, m{0.5F, 0.5F}, v{0.25F, 0.25F};
-            const float gradient = 4;
-            std::array<ParameterPiece, 2> pieces;
-            for (std::size_t i = 0; i < 2; ++i)
-                pieces[i] = {.tensor = i,
-                             .dimensions = 2,
-                             .rate_factor = i == 0 ? factor : 1,
-                             .count = 1,
-                             .values = &values[i],
-                             .gradients = &gradient,
-                             .state = {&m[i], &v[i]}};
-            update_alone(optimizer, pieces, 2, {3, rate, 1});
-            return values;
+            Trained trained{{-2, -2}, {{0.5, 0.5}, {0.25, 0.25}}};
+            const std::vector<float> gradients = {4, 4};
+            auto pieces = pieces_of({{1, 2}, {1, 2}}, {}, trained, gradients);
+            pieces[0].rate_factor = factor;
+            update_alone(settings_of(kind, 0.1), pieces, 2, {3, rate, 1});
+            return trained.values;
         };
         EXPECT_EQ(update(0.1, 0.25)[0], update(0.025, 1)[0]);
         EXPECT_EQ(update(0.1, 0.25)[1], update(0.1, 1)[1]);
@@ -212,10 +202,10 @@ std::vector<bool> decayed_tensors(const OptimizerSettings& settings) {
     std::vector<bool> differ;
     std::size_t begin = 0;
     for (const TestTensor& tensor : small_model) {
-        differ.push_back(
-            !std::equal(one.values.begin() + static_cast<std::ptrdiff_t>(begin),
-                        one.values.begin() + static_cast<std::ptrdiff_t>(begin + tensor.count),
-                        other.values.begin() + static_cast<std::ptrdiff_t>(begin)));
+        const auto part = [&](const Trained& all) {
+            return std::span(all.values).subspan(begin, tensor.count);
+        };
+        differ.push_back(!std::ranges::equal(part(one), part(other)));
         begin += tensor.count;
     }
     return differ;
