@@ -38,10 +38,14 @@ at::Tensor value(const NamedTensors& tensors, const std::string& name) {
     return found == tensors.end() ? at::Tensor() : found->tensor;
 }
 
+at::Tensor forward(Model& model, const at::Tensor& x) {
+    return only(model.forward({{"x", x}}));
+}
+
 // What the model throws of an operator that fails on `x`; "" if it throws nothing.
 std::string what_of(Model& model, const at::Tensor& x) {
     try {
-        model.forward({{"x", x}});
+        forward(model, x);
     } catch (const std::exception& error) {
         return error.what();
     }
@@ -71,6 +75,11 @@ MadeUpProgram one_layer() {
     MadeUpProgram program({6});
     program.parameter("fc", {3, 6}, std::vector<float>(18, 0.5F));
     call(program, "linear.default", {{"input", "x"}, {"weight", "p_fc"}}, "y");
+    return program;
+}
+
+MadeUpProgram giving(const std::string& value, MadeUpProgram program) {
+    program.output(value, {3});
     return program;
 }
 
@@ -109,12 +118,12 @@ TEST_F(ProgramGraphTest, EvaluationSwitchesDropoutAndBatchNorm) {
     const auto model = made(test::made_up_classifier(6, 3));
     model->set_mode(ModelMode::evaluate);
     const at::Tensor x = torch::ones({4, 6});
-    const at::Tensor first = only(model->forward({{"x", x}}));
-    EXPECT_TRUE(first.equal(only(model->forward({{"x", x}}))));
+    const at::Tensor first = forward(*model, x);
+    EXPECT_TRUE(first.equal(forward(*model, x)));
     EXPECT_TRUE(value(model->buffers(), "norm.running_mean").equal(torch::zeros(6)));
     EXPECT_EQ(value(model->buffers(), "norm.num_batches_tracked").item<std::int64_t>(), 0);
     model->set_mode(ModelMode::train);
-    only(model->forward({{"x", x}}));
+    forward(*model, x);
     EXPECT_EQ(value(model->buffers(), "norm.num_batches_tracked").item<std::int64_t>(), 1);
 }
 
@@ -125,7 +134,7 @@ TEST_F(ProgramGraphTest, BatchNormNeedsTwoValuesOfAChannelInTraining) {
                 HasSubstr("Expected more than 1 value per channel"));
     EXPECT_TRUE(value(model->buffers(), "norm.running_var").equal(torch::ones({6})));
     model->set_mode(ModelMode::evaluate);
-    EXPECT_EQ(only(model->forward({{"x", torch::ones({1, 6})}})).size(0), 1);
+    EXPECT_EQ(forward(*model, torch::ones({1, 6})).size(0), 1);
 }
 
 TEST_F(ProgramGraphTest, RefusesAProgramForEvaluation) {
@@ -140,8 +149,8 @@ TEST_F(ProgramGraphTest, RefusesAProgramForEvaluation) {
                     "or train it as it is with --model-mode as-exported"));
     const auto model = made(program, ProgramMode::as_exported);
     const at::Tensor x = torch::full({4, 6}, 3.0F);
-    const at::Tensor first = only(model->forward({{"x", x}}));
-    EXPECT_TRUE(first.equal(only(model->forward({{"x", x}})))) << "without dropout";
+    const at::Tensor first = forward(*model, x);
+    EXPECT_TRUE(first.equal(forward(*model, x))) << "without dropout";
     EXPECT_TRUE(first[0].equal(first[3]));
     EXPECT_NE(first[0][0].item<float>(), 0) << "with the running mean, not that of the samples";
     first.sum().backward();
@@ -157,17 +166,14 @@ TEST_F(ProgramGraphTest, IsTrainedAsItIsOnlyIfItWasExportedForEvaluation) {
     };
     EXPECT_THAT(refusal(test::made_up_classifier(6, 3)),
                 has("E107: --model-mode as-exported has no effect", "was exported for training"));
-    MadeUpProgram plain = one_layer();
-    plain.output("y", {3});
-    EXPECT_THAT(refusal(plain), HasSubstr("has no dropout and batch norm"));
+    EXPECT_THAT(refusal(giving("y", one_layer())), HasSubstr("has no dropout and batch norm"));
 }
 
 TEST_F(ProgramGraphTest, ParametersThatLearnAreF32) {
     const auto with = [](int type, std::size_t bytes) {
         MadeUpProgram program = one_layer();
         program.parameter_of("w", type, {1}, std::string(bytes, '\0'));
-        program.output("y", {3});
-        return program;
+        return giving("y", program);
     };
     const auto shown = [&](const MadeUpProgram& program) {
         return describe_program(folder_.file("net.pt2", test::zip_of(program.entries())));
@@ -194,13 +200,12 @@ TEST_F(ProgramGraphTest, TiedWeightsAreOneTensor) {
     program.weights()["head"] = program.weights()["embed"];
     call(program, "linear.default", {{"input", "x"}, {"weight", "p_embed"}}, "embed");
     call(program, "linear.default", {{"input", "embed"}, {"weight", "p_head"}}, "head");
-    program.output("head", {3});
-    const auto model = made(program);
+    const auto model = made(giving("head", program));
     ASSERT_EQ(names_of(model->parameters()), std::vector<std::string>{"embed"});
     const at::Tensor own = model->parameters()[0].tensor.detach().clone().requires_grad_();
     const at::Tensor x = torch::ones({2, 3});
     torch::linear(torch::linear(x, own), own).sum().backward();
-    only(model->forward({{"x", x}})).sum().backward();
+    forward(*model, x).sum().backward();
     EXPECT_TRUE(model->parameters()[0].tensor.grad().equal(own.grad()));
 }
 
@@ -222,33 +227,27 @@ TEST_F(ProgramGraphTest, SizesOfTheBatchAreNumbers) {
     program.call("torch.ops.aten.view.default",
                  {{"self", tensor_argument("y")}, {"size", argument_of("as_sym_ints", sizes)}},
                  {"z"});
-    program.output("z", {3});
-    const auto model = made(program);
+    const auto model = made(giving("z", program));
     for (const std::int64_t rows : {1, 2, 7})
-        EXPECT_EQ(only(model->forward({{"x", torch::ones({rows, 6})}})).sizes(),
+        EXPECT_EQ(forward(*model, torch::ones({rows, 6})).sizes(),
                   (std::vector<std::int64_t>{rows, 3}));
 }
 
 TEST_F(ProgramGraphTest, NamesInputsThatDoNotFit) {
-    MadeUpProgram program = one_layer();
-    program.output("y", {3});
-    const auto model = made(program);
+    const auto model = made(giving("y", one_layer()));
     EXPECT_EQ(model->input_names(), std::vector<std::string>{"x"});
     for (const at::Tensor& wrong : {torch::ones({2, 5}),
                                     torch::ones({2, 2, 3}),
                                     torch::ones({5000, 6}),
                                     torch::ones({2, 6}, torch::kLong)})
-        EXPECT_THAT(caught_text([&] {
-                        model->forward({{"x", wrong}});
-                    }),
+        EXPECT_THAT(caught_text([&] { forward(*model, wrong); }),
                     has("E217", "its input 'x' is f32 [batch, 6]"));
 }
 
 TEST_F(ProgramGraphTest, AnOperatorThatFailsNamesTheUsersLine) {
     MadeUpProgram program = one_layer();
     call(program, "view.default", {{"self", "y"}, {"size", std::vector{7, 7}}}, "z");
-    program.output("z", {3});
-    const auto model = made(program);
+    const auto model = made(giving("z", program));
     EXPECT_THAT(what_of(*model, torch::ones({2, 6})),
                 has("invalid for input of size 6", "aten::view of net.py, line 9: y = work(x)"));
 }
@@ -260,29 +259,22 @@ TEST_F(ProgramGraphTest, AViewIsACopyWhereStridesAskForItAndNobodyWritesIt) {
         call(program, "transpose.int", {{"self", "y"}, {"dim0", 0}, {"dim1", 1}}, "turned");
         call(program, "view.default", {{"self", "turned"}, {"size", std::vector{-1, 3}}}, "z");
         if (writes) call(program, "add_.Tensor", {{"self", "y"}, {"other", 1}}, "more");
-        program.output("z", {3});
-        return program;
+        return giving("z", program);
     };
     const at::Tensor x = torch::arange(12, at::kFloat).view({2, 6});
-    MadeUpProgram straight = one_layer();
-    straight.output("y", {3});
-    const at::Tensor y = only(made(straight)->forward({{"x", x}}));
-    const at::Tensor z = only(made(viewed(false))->forward({{"x", x}}));
+    const at::Tensor y = forward(*made(giving("y", one_layer())), x);
+    const at::Tensor z = forward(*made(viewed(false)), x);
     EXPECT_TRUE(z.equal(y.t().reshape({-1, 3})));
     const auto written = made(viewed(true));
-    EXPECT_THAT(
-        [&] {
-            written->forward({{"x", x}});
-        },
-        testing::ThrowsMessage<std::runtime_error>(HasSubstr("view size is not")));
+    EXPECT_THAT([&] { forward(*written, x); },
+                testing::ThrowsMessage<std::runtime_error>(HasSubstr("view size is not")));
 }
 
 TEST_F(ProgramGraphTest, RefusesCallsThatAreNotPyTorchsOwn) {
     const auto calling = [&](const std::string& target) {
         MadeUpProgram program = one_layer();
         program.call(target, {{"self", tensor_argument("y")}}, {"z"});
-        program.output("y", {3});
-        return refusal_of(program);
+        return refusal_of(giving("y", program));
     };
     for (const char* target : {"torch.ops.mine.work.default",
                                "torch.ops.aten.no_such.default",
@@ -300,12 +292,12 @@ TEST_F(ProgramGraphTest, RefusesCallsThatAreNotPyTorchsOwn) {
     EXPECT_THAT(calling("torch.ops.aten.conv2d.default"), HasSubstr("has no argument 'self'"));
     MadeUpProgram program = one_layer();
     call(program, "relu_.default", {{"self", "p_fc"}}, "z");
-    program.output("y", {3});
-    EXPECT_THAT(refusal_of(program), HasSubstr("it writes the parameter 'fc' in forward()"));
+    EXPECT_THAT(refusal_of(giving("y", program)),
+                HasSubstr("it writes the parameter 'fc' in forward()"));
     program = one_layer();
     call(program, "relu.default", {{"self", "later"}}, "z");
-    program.output("y", {3});
-    EXPECT_THAT(refusal_of(program), HasSubstr("'later' is used before it is computed"));
+    EXPECT_THAT(refusal_of(giving("y", program)),
+                HasSubstr("'later' is used before it is computed"));
 }
 
 // A view of a buffer that is written is the buffer's state; one that nobody writes is none, of
@@ -317,10 +309,9 @@ TEST_F(ProgramGraphTest, BuffersThatChangeAreState) {
     call(program, "select.int", {{"self", "b_calls"}, {"dim", 0}, {"index", 1}}, "second");
     call(program, "add_.Tensor", {{"self", "second"}, {"other", 1}}, "added");
     call(program, "mul.Tensor", {{"self", "y"}, {"other", "b_mask"}}, "z");
-    program.output("z", {3});
-    const auto model = made(program);
+    const auto model = made(giving("z", program));
     EXPECT_EQ(names_of(model->buffers()), std::vector<std::string>{"calls"});
-    const at::Tensor out = only(model->forward({{"x", torch::ones({2, 6})}}));
+    const at::Tensor out = forward(*model, torch::ones({2, 6}));
     EXPECT_TRUE(out[0].equal(torch::tensor({3.0F, 0.0F, 3.0F})));
     EXPECT_TRUE(model->buffers()[0].tensor.equal(torch::tensor({0.0F, 1.0F})));
 }
@@ -344,9 +335,8 @@ TEST_F(ProgramGraphTest, PartsWithoutGradientsHaveNone) {
                   {"", tensor_argument("p_fc")}},
                  {"still"});
     call(program, "mul.Tensor", {{"self", "y"}, {"other", "still"}}, "z");
-    program.output("z", {3});
-    const auto model = made(program);
-    only(model->forward({{"x", torch::ones({1, 6})}})).sum().backward();
+    const auto model = made(giving("z", program));
+    forward(*model, torch::ones({1, 6})).sum().backward();
     // y = w x with x of ones: of y * still only y has a gradient, which is still x = 3.
     EXPECT_TRUE(model->parameters()[0].tensor.grad().equal(torch::full({3, 6}, 3.0F)));
 }
