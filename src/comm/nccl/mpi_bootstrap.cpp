@@ -55,7 +55,7 @@ class MpiBootstrap : public Bootstrap {
         auto missing = size() - 1;
         const double end = now_s() + deadline_s;
         while (missing > 0) {
-            if (auto got = receive(MPI_ANY_SOURCE, tag)) {
+            if (auto got = receive(tag)) {
                 all[static_cast<std::size_t>(got->rank)] = std::move(got->text);
                 --missing;
                 continue;
@@ -67,7 +67,7 @@ class MpiBootstrap : public Bootstrap {
     }
 
     void announce(const std::string& text) override { send(text, notice_tag); }
-    std::optional<Notice> notice() override { return receive(MPI_ANY_SOURCE, notice_tag); }
+    std::optional<Notice> notice() override { return receive(notice_tag); }
 
   private:
     void send(const std::string& text, int tag) {
@@ -89,12 +89,12 @@ class MpiBootstrap : public Bootstrap {
         }
     }
 
-    std::optional<Notice> receive(int source, int tag) {
+    std::optional<Notice> receive(int tag) {
         if (size() == 1) return {};
         int is_there = 0, bytes = 0;
         MPI_Message message = MPI_MESSAGE_NULL;
         MPI_Status status{};
-        check_mpi(MPI_Improbe(source, tag, ranks_.handle(), &is_there, &message, &status),
+        check_mpi(MPI_Improbe(MPI_ANY_SOURCE, tag, ranks_.handle(), &is_there, &message, &status),
                   "MPI_Improbe");
         if (is_there == 0) return {};
         MPI_Get_count(&status, MPI_BYTE, &bytes);

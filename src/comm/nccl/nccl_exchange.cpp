@@ -136,7 +136,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     ~NcclExchange() override {
         try {
             if (issued_ && std::uncaught_exceptions() == 0) settle_last();
-            end_of("what an exchange left");
+            inside_.end_of("what an exchange left", memory_);
         } catch (const Error&) {
             inside_.runtime()->leave_resources();
         }
@@ -182,7 +182,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
             if (published_) waiting_.count([&] { inside_.wait_for(*published_); });
             let_wait(inside_.runtime(), inside_.stream(), caller_);
             waiting_.count([&] { gather_values(); });
-            published_ = end_of("publication");
+            published_ = inside_.end_of("publication", memory_);
             let_wait(*inside_.runtime(), caller_, published_->end);
         });
         is_complete_.assign(is_complete_.size(), false);
@@ -196,7 +196,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
             waiting_.count([&] {
                 while (issued_ || !arrivals_.empty()) settle();
                 let_wait(inside_.runtime(), inside_.stream(), caller_);
-                inside_.wait_for(*end_of("exchange"));
+                inside_.wait_for(*inside_.end_of("exchange", memory_));
             });
         });
     }
@@ -284,18 +284,6 @@ class NcclExchange : public GpuExchange, private FlatMemory {
         copy_async(
             runtime, floats() + places_.merges(), merges.data(), merges.size_bytes(), stream);
         let_wait(inside_.runtime(), caller_, stream);
-    }
-
-    /// Returns the end of all present work of the communicator's stream. Keeps the memory until
-    /// then.
-    std::shared_ptr<const NcclPending> end_of(const char* what) {
-        auto pending = std::make_shared<NcclPending>();
-        pending->what = what;
-        pending->end = make_event(inside_.runtime());
-        pending->buffers = memory_;
-        record(*inside_.runtime(), pending->end, inside_.stream());
-        inside_.keep(pending);
-        return pending;
     }
 
     /// Advances as far as possible without waiting.

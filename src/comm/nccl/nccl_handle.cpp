@@ -304,9 +304,13 @@ void NcclCommunicator::Inside::wait_for(const NcclPending& pending) {
          });
 }
 
-void NcclCommunicator::Inside::keep(std::shared_ptr<const NcclPending> pending) {
+std::shared_ptr<const NcclPending> NcclCommunicator::Inside::end_of(
+    std::string what, std::shared_ptr<const void> buffers) {
     while (!pending_.empty() && has_passed(pending_.front()->end)) pending_.pop_front();
-    pending_.push_back(std::move(pending));
+    pending_.push_back(std::make_shared<const NcclPending>(
+        NcclPending{std::move(what), make_event(runtime_), std::move(buffers)}));
+    record(*runtime_, pending_.back()->end, stream());
+    return pending_.back();
 }
 
 NcclCommunicator::Inside::~Inside() {

@@ -154,8 +154,9 @@ class NcclCommunicator::Inside {
     /// `look` is called every half second of a long wait, and `over` at its end.
     void on_long_wait(std::function<void()> look, std::function<void()> over);
 
-    /// Keeps it until its end has passed.
-    void keep(std::shared_ptr<const NcclPending> pending);
+    /// Returns the end of all present work of the stream, and keeps `buffers` until then.
+    std::shared_ptr<const NcclPending> end_of(std::string what,
+                                              std::shared_ptr<const void> buffers);
 
   private:
     void run_phase(const std::string& name, const std::function<void()>& body);

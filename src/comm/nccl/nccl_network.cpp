@@ -216,13 +216,9 @@ RankNetwork rank_network(const NcclReportPlan& plan,
 
 std::string rdma_forbidden_by(const Environment& environment, const std::string& root) {
     const auto variables = nccl_variables(environment, root);
-    const auto is = [&](const char* name, std::initializer_list<const char*> values) {
-        const auto found = variables.find(name);
-        return found != variables.end() &&
-               std::ranges::any_of(values, [&](auto value) { return found->second == value; });
-    };
-    if (is("NCCL_IB_DISABLE", {"1"})) return "NCCL_IB_DISABLE=1";
-    if (is("NCCL_NET", {"Socket", "socket"})) return "NCCL_NET=" + variables.at("NCCL_NET");
+    const std::string network = nccl_variable(variables, "NCCL_NET");
+    if (nccl_variable(variables, "NCCL_IB_DISABLE") == "1") return "NCCL_IB_DISABLE=1";
+    if (network == "Socket" || network == "socket") return "NCCL_NET=" + network;
     return "";
 }
 

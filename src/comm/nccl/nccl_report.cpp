@@ -277,11 +277,6 @@ std::vector<NcclLink> links_of(const std::vector<NcclWay>& ways) {
 // Subsystems: INIT for connections, NET's INIT part for cards, GRAPH for NVLink, ENV for settings.
 constexpr const char* subsystems = "INIT,ENV,GRAPH";
 
-std::string value_of(const std::map<std::string, std::string>& variables, const char* name) {
-    const auto found = variables.find(name);
-    return found == variables.end() ? "" : found->second;
-}
-
 std::string upper_case(std::string text) {
     std::ranges::transform(
         text, text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
@@ -381,12 +376,12 @@ NcclReportPlan plan_nccl_report(const Environment& environment,
                                 const fs::path& own,
                                 const std::string& root) {
     const auto variables = nccl_variables(environment, root);
-    const std::string level = value_of(variables, "NCCL_DEBUG");
-    const std::string file = value_of(variables, "NCCL_DEBUG_FILE");
+    const std::string level = nccl_variable(variables, "NCCL_DEBUG");
+    const std::string file = nccl_variable(variables, "NCCL_DEBUG_FILE");
     if (!level.empty()) return plan_of_users(level, file);
     NcclReportPlan plan;
     plan.variables["NCCL_DEBUG"] = "INFO";
-    if (value_of(variables, "NCCL_DEBUG_SUBSYS").empty())
+    if (nccl_variable(variables, "NCCL_DEBUG_SUBSYS").empty())
         plan.variables["NCCL_DEBUG_SUBSYS"] = subsystems;
     plan.variables["NCCL_DEBUG_FILE"] = escaped(own);
     plan.file = own;

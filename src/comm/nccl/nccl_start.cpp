@@ -230,11 +230,7 @@ void NcclCommunicator::Inside::prove() {
     const std::size_t bytes = values.size() * sizeof(float);
     // Kept until the sum is over: to free it waits for that, which only an abort may end.
     const auto memory = std::make_shared<const CudaMemory>(make_memory(runtime_, bytes));
-    const auto pending = std::make_shared<NcclPending>();
-    pending->what = "the first sum";
-    pending->end = make_event(runtime_);
-    pending->buffers = memory;
-    keep(pending);
+    const auto pending = end_of("the first sum", memory);
     const auto wait_for_stream = [&] {
         record(*runtime_, pending->end, stream());
         wait([&](nccl::Result) { return has_passed(pending->end); },

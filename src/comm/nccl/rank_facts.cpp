@@ -142,6 +142,12 @@ std::map<std::string, std::string> nccl_variables(const Environment& environment
     return settings;
 }
 
+std::string nccl_variable(const std::map<std::string, std::string>& variables,
+                          const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? "" : found->second;
+}
+
 std::map<std::string, std::string> nccl_settings(const Environment& environment,
                                                  const std::string& root) {
     auto settings = nccl_variables(environment, root);

@@ -32,6 +32,10 @@ void describe(Record& record, NcclRankFacts& facts);  ///< for serialize() and b
 std::map<std::string, std::string> nccl_variables(const Environment& environment,
                                                   const std::string& root = "");
 
+/// Returns the value of one of them; "" if it is not set.
+std::string nccl_variable(const std::map<std::string, std::string>& variables,
+                          const std::string& name);
+
 /// Returns nccl_variables() without those that may differ: NCCL_HOSTID, NCCL_DEBUG*, interfaces,
 /// file names.
 std::map<std::string, std::string> nccl_settings(const Environment& environment,

@@ -300,9 +300,7 @@ bool sum_in_buffer(const FakeRank& rank) {
     NcclGroup group(inside);
     group.add_up({numbers, 2});
     group.end("a sum");
-    const NcclPending pending{"a sum", make_event(rank.runtime), {}};
-    record(*rank.runtime, pending.end, inside.stream());
-    inside.wait_for(pending);
+    inside.wait_for(*inside.end_of("a sum", {}));
     EXPECT_EQ(numbers[1], 3);
     return buffer.is_registered();
 }
