@@ -7,7 +7,7 @@
 #include "lockstep/comm/gpu_runtime.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 
-#include "nccl/cuda_handles.hpp"
+#include "nccl/cuda_api.hpp"
 
 #include <chrono>
 #include <cstddef>

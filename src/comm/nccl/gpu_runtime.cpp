@@ -9,7 +9,6 @@
 #include "lockstep/core/log.hpp"
 
 #include "nccl/cuda_api.hpp"
-#include "nccl/cuda_handles.hpp"
 #include "nccl/nccl_api.hpp"
 #include "nccl/nccl_inside.hpp"
 #include "nccl/rank_facts.hpp"

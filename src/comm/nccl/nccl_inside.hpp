@@ -5,7 +5,6 @@
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "nccl/cuda_handles.hpp"
 #include "nccl/nccl_api.hpp"
 
 #include <atomic>
