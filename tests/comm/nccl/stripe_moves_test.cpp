@@ -18,7 +18,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -29,6 +28,7 @@
 namespace {
 
 using namespace lockstep;
+using Counts = std::vector<std::size_t>;
 
 /// Ranks in order, so many on each node; 0: all on one.
 std::vector<std::string> hosts_of(int ranks, int of_a_node = 0) {
@@ -69,8 +69,7 @@ double share_of_ring(const FlatLayout& layout, const TreePlan& plan, int of_a_no
 
 /// A million floats in buckets that no number of ranks divides.
 FlatLayout large_layout() {
-    const std::vector<std::size_t> counts = {300000, 12345, 77, 400001, 1, 290000};
-    return {counts, 100, BucketLimits{1 << 18, 1 << 20}};
+    return {Counts{300000, 12345, 77, 400001, 1, 290000}, 100, BucketLimits{1 << 18, 1 << 20}};
 }
 
 using Sends = std::vector<StripeSend>;
@@ -78,8 +77,7 @@ using Receives = std::vector<StripeReceive>;
 using Sums = std::vector<StripeSum>;
 
 TEST(StripeMoves, SendEachPartialToEachOtherOwner) {
-    const std::vector<std::size_t> counts = {48};
-    const FlatLayout layout(counts, 0);
+    const FlatLayout layout(Counts{48}, 0);
     const TreePlan plan(8, 3);  // partials 0-1 | 2-3, 4 | 5, 6-7
     const auto moves = [&](int rank) {
         const auto teams = stripe_teams(plan, rank, hosts_of(3));
@@ -96,8 +94,7 @@ TEST(StripeMoves, SendEachPartialToEachOtherOwner) {
 }
 
 TEST(StripeMoves, AddInsideANodeFirst) {
-    const std::vector<std::size_t> counts = {64};
-    const FlatLayout layout(counts, 0);
+    const FlatLayout layout(Counts{64}, 0);
     const TreePlan plan(8, 4);
     const auto teams = stripe_teams(plan, 1, hosts_of(4, 2));
     ASSERT_EQ(teams.size(), 2u);
@@ -127,8 +124,7 @@ TEST(StripeMoves, AreOneTeamsWhereNodesAreNoSubtrees) {
 }
 
 TEST(StripeMoves, SendNothingToOwnersOfNothing) {
-    const std::vector<std::size_t> counts = {16};
-    const FlatLayout layout(counts, 0);
+    const FlatLayout layout(Counts{16}, 0);
     const TreePlan plan(4, 4);
     const StripeTeam of_3 = stripe_teams(plan, 3, hosts_of(4)).front();
     const StripeTeam of_0 = stripe_teams(plan, 0, hosts_of(4)).front();
@@ -141,8 +137,7 @@ RC_GTEST_PROP(StripeMoves, PairEverySendWithAReceive, ()) {
     const int virtual_ranks = 1 << *rc::gen::inRange(0, 7);
     const TreePlan plan(virtual_ranks, *rc::gen::inRange(1, virtual_ranks + 1));
     const auto hosts = hosts_of(plan.ranks(), *rc::gen::inRange(0, 9));
-    const std::vector<std::size_t> counts = {*rc::gen::inRange<std::size_t>(1, 3000)};
-    const FlatLayout layout(counts, 0);
+    const FlatLayout layout(Counts{*rc::gen::inRange<std::size_t>(1, 3000)}, 0);
     for (const auto moves_of : {&stripe_moves, &value_moves}) {
         std::map<std::pair<int, int>, std::vector<std::size_t>> sent, received;
         for (int rank = 0; rank < plan.ranks(); ++rank) {
@@ -223,8 +218,7 @@ TEST(AwaitedParts, AreTheLastOfEachRank) {
 
 // Never one's own values: those are sent.
 TEST(AwaitedParts, OfAPublicationAreValuesOfAllOthersThatOwnSome) {
-    const std::vector<std::size_t> counts = {900, 40, 2000, 1};
-    const FlatLayout layout(counts, 3, BucketLimits{1024, 1024});
+    const FlatLayout layout(Counts{900, 40, 2000, 1}, 3, BucketLimits{1024, 1024});
     const std::size_t last_bucket = layout.bucket_count() - 1;
     ASSERT_EQ(layout.bucket(last_bucket).size(), 16u) << "one rank owns all of it";
     std::vector<float> values(layout.size());
@@ -335,10 +329,9 @@ bool is_same(float a, float b) {
 }
 
 std::size_t different(const std::vector<float>& a, const std::vector<float>& b) {
-    return std::inner_product(
-        a.begin(), a.end(), b.begin(), std::size_t{0}, std::plus<>(), [](float x, float y) {
-            return std::size_t{is_same(x, y) ? 0u : 1u};
-        });
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) count += is_same(a[i], b[i]) ? 0 : 1;
+    return count;
 }
 
 TEST(TreeSumOfAGpu, HasTheBitsOfTheExchangesSumInEveryCase) {
@@ -383,10 +376,9 @@ TEST(TreeSumOfAGpu, StridesOverMoreElementsThanAGridHasThreads) {
                                .partials = 2,
                                .out = out.data(),
                                .count = count};
-    for (int thread = 0; thread < threads_of_block; ++thread)
-        tree_sum_thread(launch, 1, thread, 2, threads_of_block);
-    for (int thread = 0; thread < threads_of_block; ++thread)
-        tree_sum_thread(launch, 0, thread, 2, threads_of_block);
+    for (const int block : {1, 0})
+        for (int thread = 0; thread < threads_of_block; ++thread)
+            tree_sum_thread(launch, block, thread, 2, threads_of_block);
     EXPECT_EQ(std::ranges::count(out, 3.0f), count);
 }
 
