@@ -5,7 +5,6 @@
 #include "lockstep/core/clock.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"
-#include "comm/nccl/gpu_steps.hpp"
 #include "nccl/nccl_inside.hpp"
 #include "support/unit.hpp"
 
@@ -35,7 +34,7 @@ class GpuExchangeTest : public FakeRanksTest {
     Errors run_with(const FlatLayout& layout, const TreePlan& plan, const Body& body) {
         return run(plan.ranks(), [&](const FakeRank& rank) {
             NcclCommunicator communicator = rank.communicator();
-            GpuSteps gpu(communicator, layout, plan, rank.cuda);
+            GpuSteps gpu(rank, communicator, layout, plan);
             body(rank, gpu);
         });
     }
@@ -49,7 +48,7 @@ class GpuExchangeTest : public FakeRanksTest {
             rank.bootstrap.gather_within("the first sum is over", 20);
             if (rank.rank == 0) nccl.take_sent_bytes();
             rank.bootstrap.gather_within("nothing is under way", 20);
-            GpuSteps gpu(communicator, layout, plan, rank.cuda);
+            GpuSteps gpu(rank, communicator, layout, plan);
             gpu.run(0);
             gpu.wait();
             rank.bootstrap.gather_within("all is sent", 20);
@@ -287,7 +286,7 @@ TEST_F(GpuExchangeTest, MayBeDroppedInTheMiddleOfAStep) {
     expect_no_errors(run(4, [&](const FakeRank& rank) {
         NcclCommunicator communicator = rank.communicator();
         for (int round = 0; round < 3; ++round) {
-            GpuSteps gpu(communicator, layout, TreePlan(8, 4), rank.cuda);
+            GpuSteps gpu(rank, communicator, layout, TreePlan(8, 4));
             gpu.exchange().arrive(0);
             if (round > 0) gpu.exchange().reduce(0, Wait::yes);
             if (round > 1) gpu.exchange().arrive(1);

@@ -6,7 +6,6 @@
 #include "lockstep/core/clock.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"
-#include "comm/nccl/gpu_steps.hpp"
 #include "nccl/cuda_api.hpp"
 #include "nccl/nccl_group.hpp"
 #include "nccl/nccl_inside.hpp"
@@ -28,7 +27,7 @@ using NcclBufferTest = FakeRanksTest;
 
 GpuSteps make_steps(const FakeRank& rank, NcclCommunicator& communicator) {
     const std::vector<std::size_t> counts = {40};
-    return {communicator, {counts, 4}, TreePlan(2, communicator.size()), rank.cuda};
+    return {rank, communicator, {counts, 4}, TreePlan(2, communicator.size())};
 }
 
 /// One step of an exchange, waited for.
