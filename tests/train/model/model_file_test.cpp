@@ -4,16 +4,16 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/run/checkpoint.hpp"
-#include "lockstep/run/tensor_files.hpp"
+#include "lockstep/run/safetensors.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "model/load_weights.hpp"
 #include "schedule/blank_step.hpp"
 #include "support/unit.hpp"
 
+#include <deque>
 #include <functional>
 #include <map>
-#include <span>
 #include <vector>
 
 #include <fmt/format.h>
@@ -132,19 +132,14 @@ TEST_F(ScriptModel, KnowsItsMode) {
 }
 
 fs::path save_weights(const fs::path& path, const std::map<std::string, float>& values) {
-    std::vector<ExportedTensor> tensors;
+    std::vector<SafetensorsEntry> entries;
+    std::deque<std::vector<float>> kept;
     for (const auto& [name, value] : values) {
-        const std::vector<std::int64_t> shape{name == "w" ? 3 : 1, 2};
-        tensors.push_back({.name = name, .shape = shape, .values = [shape, value] {
-                               const std::vector<float> all(shape[0] * shape[1], value);
-                               const auto bytes = std::as_bytes(std::span(all));
-                               return std::vector<std::byte>(bytes.begin(), bytes.end());
-                           }});
+        const std::int64_t rows = name == "w" ? 3 : 1;
+        entries.push_back({name, {rows, 2}, kept.emplace_back(2 * rows, value)});
     }
     fs::remove(path);
-    NewFile file(path);
-    write_safetensors(file, tensors);
-    file.finish();
+    write_safetensors(path, entries);
     return path;
 }
 

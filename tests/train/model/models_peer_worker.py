@@ -131,13 +131,14 @@ def weights_of(model):
     return {name: tensor.contiguous() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
 
 
-def ask(program, folder, request, said):
+def ask(program, folder, weights, inputs, *asked):
     """Lockstep's answer: its logits by our weights, its first weights, its logits by those."""
     (folder / "answer").unlink(missing_ok=True)
-    save_file(request, folder / "request", metadata={name: str(value) for name, value in said.items()})
-    run = subprocess.run([program, folder], capture_output=True, text=True)
+    save_file(weights, folder / "weights.safetensors")
+    save_file({"input": inputs}, folder / "input.safetensors")
+    run = subprocess.run([program, folder, *map(str, asked)], capture_output=True, text=True)
     if run.returncode != 0:
-        sys.exit(f"models_peer: {said['model']} was not answered\n{run.stdout}{run.stderr}")
+        sys.exit(f"models_peer: {asked[0]} was not answered\n{run.stdout}{run.stderr}")
     answer = load_file(folder / "answer")
     own = {name.removeprefix("own."): tensor for name, tensor in answer.items() if name.startswith("own.")}
     return answer["logits"], own, answer["own logits"]
@@ -163,8 +164,7 @@ def compare(program, folder, name, channels, height, width, classes, samples):
     size = (samples, width) if name == "gpt" else (samples, channels, height, width)
     inputs = torch.randint(0, 97, size).float() if name == "gpt" else torch.randn(size)
     shake(model, inputs)
-    said = {"model": name, "channels": channels, "height": height, "width": width, "classes": classes}
-    logits, own, own_logits = ask(program, folder, {**weights_of(model), "input": inputs}, said)
+    logits, own, own_logits = ask(program, folder, weights_of(model), inputs, name, channels, height, width, classes)
     with torch.no_grad():
         expected = model(inputs)
         model.load_state_dict({**model.state_dict(), **own}, strict=True)
