@@ -228,42 +228,35 @@ class InvertedResidual : public Layer {
     bool is_residual_;
 };
 
-// Returns them, and how many channels come out.
-std::pair<std::shared_ptr<Chain>, std::int64_t> scaled_features(std::int64_t channels,
-                                                                const Scale& scale) {
-    auto chain = std::make_shared<Chain>();
-    std::int64_t in = channels_of(scale, 32);
-    append(*chain, conv_norm_silu({channels, in, 3, 2}, scale));
-    int done = 0, all = 0;
-    for (const BlockGroup& stage : b0_stages) all += blocks_of(scale, stage);
-    for (BlockGroup stage : b0_stages) {
-        auto blocks = std::make_shared<Chain>();
-        const int count = blocks_of(scale, stage);
-        stage.out = channels_of(scale, stage.out);
-        for (int i = 0; i < count; ++i, ++done, in = stage.out, stage.stride = 1)
-            append(*blocks,
-                   std::make_shared<InvertedResidual>(stage, in, most_skipped * done / all, scale));
-        append(*chain, blocks);
-    }
-    append(*chain, conv_norm_silu({in, 4 * in, 1}, scale));
-    return {chain, 4 * in};
-}
-
 ModelFactory efficientnet(const Scale& usual) {
     return [=](const ModelShape& shape, const ModelSettings& settings) {
         Scale scale = usual;
         scale.bias = settings.bias;
         check_sides(shape, 8);
-        auto net = std::make_shared<Chain>();
-        const auto [found, channels] = scaled_features(shape.channels, scale);
-        net->add("features", found).then(map_means);
-        auto linear = std::make_shared<Linear>(channels, shape.classes, settings);
+        auto features = std::make_shared<Chain>();
+        std::int64_t in = channels_of(scale, 32);
+        append(*features, conv_norm_silu({shape.channels, in, 3, 2}, scale));
+        int done = 0, all = 0;
+        for (const BlockGroup& stage : b0_stages) all += blocks_of(scale, stage);
+        for (BlockGroup stage : b0_stages) {
+            auto blocks = std::make_shared<Chain>();
+            const int count = blocks_of(scale, stage);
+            stage.out = channels_of(scale, stage.out);
+            for (int i = 0; i < count; ++i, ++done, in = stage.out, stage.stride = 1) {
+                const double skipped = most_skipped * done / all;
+                append(*blocks, std::make_shared<InvertedResidual>(stage, in, skipped, scale));
+            }
+            append(*features, blocks);
+        }
+        append(*features, conv_norm_silu({in, 4 * in, 1}, scale));
+        auto linear = std::make_shared<Linear>(4 * in, shape.classes, settings);
         const double bound = 1 / std::sqrt(static_cast<double>(shape.classes));
         torch::nn::init::uniform_(linear->weight, -bound, bound);
         if (settings.bias) torch::nn::init::zeros_(linear->bias);
         auto classifier = std::make_shared<Chain>();
         append(append(*classifier, std::make_shared<Dropout>(scale.dropout)), linear);
-        net->add("classifier", classifier);
+        auto net = std::make_shared<Chain>();
+        net->add("features", features).then(map_means).add("classifier", classifier);
         return net;
     };
 }

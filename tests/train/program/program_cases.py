@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 ROWS = 6
+TORCHVISION = ("resnet18", "resnet50", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "densenet121",
+               "convnext_tiny", "swin_t", "vit_b_16")
 TIMM = ("convnext_atto", "edgenext_xx_small", "ghostnet_050", "mambaout_femto", "mobilevit_xxs", "pvt_v2_b0", "regnetx_002",
         "starnet_s1", "test_nfnet", "test_vit")
 TRANSFORMERS = ("gemma3_text", "gpt2", "gpt_neox", "llama", "mamba", "mixtral", "olmo2", "opt", "phi3", "qwen3")
@@ -216,22 +218,11 @@ CASES = {
 }
 
 
-def torchvision_cases():
-    try:
-        import torchvision.models as zoo
-    except ImportError:
-        return {}
-    names = ["resnet18", "resnet50", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "densenet121"]
-    names += ["convnext_tiny", "swin_t"]
-    cases = {
-        name: lambda name=name: (
-            getattr(zoo, name)(num_classes=10),
-            images(3, 64 if name in ("convnext_tiny", "swin_t") else 32),
-        )
-        for name in names
-    }
-    cases["vit_b_16"] = lambda: (zoo.vit_b_16(image_size=32, num_classes=10), images(3, 32))
-    return cases
+def torchvision_case(name):
+    import torchvision.models as zoo
+
+    more = {"image_size": 32} if name == "vit_b_16" else {}
+    return getattr(zoo, name)(num_classes=10, **more), images(3, 64 if name in ("convnext_tiny", "swin_t") else 32)
 
 
 def timm_case(name):
@@ -271,14 +262,15 @@ def transformers_case(name):
 
 def packages_cases():
     """Of packages that many use."""
-    every = {"timm": (timm_case, TIMM), "transformers": (transformers_case, TRANSFORMERS)}
+    every = {"torchvision": ("", torchvision_case, TORCHVISION), "timm": ("timm-", timm_case, TIMM),
+             "transformers": ("transformers-", transformers_case, TRANSFORMERS)}
     return {
-        f"{package}-{name}": lambda make=make, name=name: make(name)
-        for package, (make, names) in every.items()
+        prefix + name: lambda make=make, name=name: make(name)
+        for package, (prefix, make, names) in every.items()
         if importlib.util.find_spec(package)
         for name in names
     }
 
 
 def every_case():
-    return {**CASES, **torchvision_cases(), **packages_cases()}
+    return {**CASES, **packages_cases()}
