@@ -117,49 +117,6 @@ nccl::Result FakeNccl::poll(nccl::Comm handle, nccl::Result* state) {
     return nccl::success;
 }
 
-nccl::Result FakeNccl::revoke(nccl::Comm handle) {
-    const Lock lock(cuda_.mutex());
-    Comm& comm = comm_of(handle, "ncclCommRevoke");
-    calls_.push_back("revoke " + comm.name);
-    comm.is_revoked = true;
-    comm.async = nccl::success;
-    comm.launches.clear();
-    comm.polls_left = 1;
-    return nccl::in_progress;
-}
-
-nccl::Result FakeNccl::abort(nccl::Comm handle) {
-    std::unique_lock lock(cuda_.mutex());
-    Comm& comm = comm_of(handle, "ncclCommAbort");
-    calls_.push_back("abort " + comm.name);
-    ++aborts_under_way_;
-    if (stuck_abort.contains(comm.name)) released_.wait(lock, [&] { return is_released_; });
-    comm.is_gone = true;
-    --aborts_under_way_;
-    released_.notify_all();
-    return nccl::success;
-}
-
-nccl::Result FakeNccl::finalize(nccl::Comm handle) {
-    const Lock lock(cuda_.mutex());
-    Comm& comm = comm_of(handle, "ncclCommFinalize");
-    calls_.push_back("finalize " + comm.name);
-    if (comm.is_revoked) cuda_.complain("finalize after revoke");
-    if (!comm.launches.empty()) cuda_.complain("finalize before NCCL took all operations");
-    comm.is_finalized = true;
-    comm.polls_left = 2;
-    return nccl::in_progress;
-}
-
-nccl::Result FakeNccl::destroy(nccl::Comm handle) {
-    const Lock lock(cuda_.mutex());
-    Comm& comm = comm_of(handle, "ncclCommDestroy");
-    calls_.push_back("destroy " + comm.name);
-    if (!comm.is_finalized || comm.polls_left > 0) cuda_.complain("destroy before finalize ended");
-    comm.is_gone = true;
-    return nccl::success;
-}
-
 nccl::Result FakeNccl::issue(
     Process& process, nccl::Comm handle, Op op, Posted posted, GpuStream stream) {
     const Lock lock(cuda_.mutex());
@@ -190,7 +147,9 @@ void FakeNccl::launch(Comm& comm, const std::vector<Issued>& group) {
         if (issued.stream != group.front().stream) cuda_.complain("a group on several streams");
         sent_[comm.rank] += bytes_to_send(
             issued.op.kind, issued.op.bytes(), issued.op.root, comm.rank, comm.group->size);
-        tasks.push_back(task_of(comm, issued.op, issued.posted));
+        const bool is_message = issued.op.kind == "send" || issued.op.kind == "recv";
+        tasks.push_back(is_message ? parcel_task(comm, issued.op, issued.posted)
+                                   : record_task(comm, issued.op, issued.posted));
     }
     const int number = comm.launched++;
     const bool fails = failing_op == number;
@@ -203,11 +162,6 @@ void FakeNccl::launch(Comm& comm, const std::vector<Issued>& group) {
         for (const FakeCuda::Task& task : tasks) is_done &= task();
         return is_done;
     });
-}
-
-FakeCuda::Task FakeNccl::task_of(const Comm& comm, const Op& op, Posted posted) {
-    if (op.kind == "send" || op.kind == "recv") return parcel_task(comm, op, posted);
-    return record_task(comm, op, posted);
 }
 
 /// The n-th send of a pair of ranks belongs to its n-th receive.
@@ -323,13 +277,54 @@ void FakeNccl::add_life(NcclApi& api) {
                 return init(comm, size, rank, ids[0], *config);
             };
     api.comm_get_async_error = [this](auto comm, auto* state) { return poll(comm, state); };
-    api.comm_finalize = [this](auto comm) { return finalize(comm); };
-    api.comm_destroy = [this](auto comm) { return destroy(comm); };
-    api.comm_abort = [this](auto comm) { return abort(comm); };
-    if (version >= revoke_since) api.comm_revoke = [this](auto comm, int) { return revoke(comm); };
 }
 
-void FakeNccl::add_groups(NcclApi& api, const std::shared_ptr<Process>& process) {
+void FakeNccl::add_ends(NcclApi& api) {
+    const auto called = [this](nccl::Comm handle, const char* call) -> Comm& {
+        Comm& comm = comm_of(handle, call);
+        calls_.push_back(fmt::format("{} {}", call, comm.name));
+        return comm;
+    };
+    api.comm_finalize = [this, called](nccl::Comm handle) {
+        const Lock lock(cuda_.mutex());
+        Comm& comm = called(handle, "finalize");
+        if (comm.is_revoked) cuda_.complain("finalize after revoke");
+        if (!comm.launches.empty()) cuda_.complain("finalize before NCCL took all operations");
+        comm.is_finalized = true;
+        comm.polls_left = 2;
+        return nccl::in_progress;
+    };
+    api.comm_destroy = [this, called](nccl::Comm handle) {
+        const Lock lock(cuda_.mutex());
+        Comm& comm = called(handle, "destroy");
+        if (!comm.is_finalized || comm.polls_left > 0)
+            cuda_.complain("destroy before finalize ended");
+        comm.is_gone = true;
+        return nccl::success;
+    };
+    api.comm_abort = [this, called](nccl::Comm handle) {
+        std::unique_lock lock(cuda_.mutex());
+        Comm& comm = called(handle, "abort");
+        ++aborts_under_way_;
+        if (stuck_abort.contains(comm.name)) released_.wait(lock, [&] { return is_released_; });
+        comm.is_gone = true;
+        --aborts_under_way_;
+        released_.notify_all();
+        return nccl::success;
+    };
+    if (version < revoke_since) return;
+    api.comm_revoke = [this, called](nccl::Comm handle, int) {
+        const Lock lock(cuda_.mutex());
+        Comm& comm = called(handle, "revoke");
+        comm.is_revoked = true;
+        comm.async = nccl::success;
+        comm.launches.clear();
+        comm.polls_left = 1;
+        return nccl::in_progress;
+    };
+}
+
+void FakeNccl::add_operations(NcclApi& api, const std::shared_ptr<Process>& process) {
     api.group_start = [process] {
         ++process->depth;
         return nccl::success;
@@ -338,9 +333,6 @@ void FakeNccl::add_groups(NcclApi& api, const std::shared_ptr<Process>& process)
         const Lock lock(cuda_.mutex());
         return --process->depth == 0 ? end_group(*process) : nccl::success;
     };
-}
-
-void FakeNccl::add_operations(NcclApi& api, const std::shared_ptr<Process>& process) {
     const auto reducing = [this, process](const char* kind) {
         return [=, this](auto from, auto to, auto count, int type, auto, auto comm, auto stream) {
             return issue(*process, comm, {kind, count, type}, {from, to}, stream);
@@ -386,10 +378,9 @@ void FakeNccl::add_memory(NcclApi& api) {
 
 NcclApi FakeNccl::api() {
     NcclApi api;
-    const auto process = std::make_shared<Process>();
     add_life(api);
-    add_groups(api, process);
-    add_operations(api, process);
+    add_ends(api);
+    add_operations(api, std::make_shared<Process>());
     add_memory(api);
     return api;
 }

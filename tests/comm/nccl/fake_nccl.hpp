@@ -111,21 +111,16 @@ class FakeNccl {
     nccl::Result init(
         nccl::Comm* comm, int size, int rank, const nccl::UniqueId& id, const nccl::Config& config);
     nccl::Result poll(nccl::Comm handle, nccl::Result* state);
-    nccl::Result abort(nccl::Comm handle);
-    nccl::Result revoke(nccl::Comm handle);
-    nccl::Result finalize(nccl::Comm handle);
-    nccl::Result destroy(nccl::Comm handle);
     nccl::Result issue(Process& process, nccl::Comm handle, Op op, Posted posted, GpuStream stream);
     nccl::Result end_group(Process& process);
     void launch(Comm& comm, const std::vector<Issued>& group);
-    FakeCuda::Task task_of(const Comm& comm, const Op& op, Posted posted);
     FakeCuda::Task parcel_task(const Comm& comm, const Op& op, Posted posted);
     FakeCuda::Task record_task(const Comm& comm, const Op& op, Posted posted);
     bool step(const Comm& comm, Record& record, Posted posted);
     bool step(Parcel& parcel, const Op& op, Posted posted);
     void compute(const Record& record);
     void add_life(NcclApi& api);
-    void add_groups(NcclApi& api, const std::shared_ptr<Process>& process);
+    void add_ends(NcclApi& api);
     void add_operations(NcclApi& api, const std::shared_ptr<Process>& process);
     void add_memory(NcclApi& api);
 
