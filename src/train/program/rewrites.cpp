@@ -61,25 +61,18 @@ const ModeSwitch mode_switches[] = {
     {"train",
      "p",
      {"aten::dropout",
-      "aten::dropout_",
       "aten::feature_dropout",
-      "aten::feature_dropout_",
       "aten::alpha_dropout",
-      "aten::alpha_dropout_",
       "aten::feature_alpha_dropout",
-      "aten::feature_alpha_dropout_",
       "aten::native_dropout"}},
     {"train", "dropout", {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"}},
     {"training",
      "",
-     {"aten::rrelu",
-      "aten::rrelu_",
-      "aten::rrelu_with_noise",
-      "aten::rrelu_with_noise_",
-      "aten::rrelu_with_noise_functional"}},
+     {"aten::rrelu", "aten::rrelu_with_noise", "aten::rrelu_with_noise_functional"}},
     {"dropout_p", "dropout_p", {"aten::scaled_dot_product_attention"}}};
 
 const ModeSwitch* switch_of(std::string_view operator_name) {
+    if (operator_name.ends_with('_')) operator_name.remove_suffix(1);  // the same, in place
     const auto found = std::ranges::find_if(mode_switches, [&](const ModeSwitch& one) {
         return std::ranges::find(one.operators, operator_name) != one.operators.end();
     });
