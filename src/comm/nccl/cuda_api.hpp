@@ -98,9 +98,6 @@ struct CudaLibrary {
 /// Returns a function of that library. Errors: E670 if it has none of that name.
 void* function_in(const SharedLibrary& library, const char* name);
 
-/// Returns the path of the file for load_cuda().
-std::string cuda_library_path();
-
 /// Loads the library beside the running program (lib/ or ../lib/), or LOCKSTEP_CUDA_LIB. Errors:
 /// E670 no driver, no library, or one of another version of Lockstep.
 CudaLibrary load_cuda();

@@ -26,6 +26,10 @@ Function function_of(const SharedLibrary& library, const char* name) {
     return reinterpret_cast<Function>(function_in(library, name));
 }
 
+std::string cuda_library_path() {
+    return Environment().text("LOCKSTEP_CUDA_LIB").value_or(own_library(library_name));
+}
+
 void check_same_version(const std::string& path, const std::string& theirs) {
     check(theirs == version_text(), [&] {
         return Error("E670",
@@ -167,10 +171,6 @@ void* function_in(const SharedLibrary& library, const char* name) {
     return address;
 }
 
-std::string cuda_library_path() {
-    return Environment().text("LOCKSTEP_CUDA_LIB").value_or(own_library(library_name));
-}
-
 std::string gpu_driver_fault() {
     std::string reason;
     return SharedLibrary::open("libcuda.so.1", reason) ? "" : reason;
@@ -282,6 +282,18 @@ NcclLibrary load_nccl(const std::string& path, const Environment& environment) {
                      "name a newer one with LOCKSTEP_NCCL_LIB");
     });
     return result;
+}
+
+GpuLibraries load_gpu_libraries(const std::string& nccl_path) {
+    GpuLibraries found;
+    found.own = cuda_library_path();
+    SharedLibrary::open(found.own, found.own_fault);
+    try {
+        found.nccl = load_nccl(nccl_path).text();
+    } catch (const Error& error) {
+        found.nccl_fault = fmt::format("{} ({})", error.what(), error.why());
+    }
+    return found;
 }
 
 }  // namespace lockstep

@@ -296,18 +296,6 @@ SelectedGpu try_gpu(const PlannedGpu& planned, Bootstrap& bootstrap, double dead
     return claim_gpu(cuda.api, planned, bootstrap, deadline_s);
 }
 
-GpuLibraries load_gpu_libraries(const std::string& nccl_path) {
-    GpuLibraries found;
-    found.own = cuda_library_path();
-    SharedLibrary::open(found.own, found.own_fault);
-    try {
-        found.nccl = load_nccl(nccl_path).text();
-    } catch (const Error& error) {
-        found.nccl_fault = fmt::format("{} ({})", error.what(), error.why());
-    }
-    return found;
-}
-
 std::string describe_gpus(const std::string& nccl_path) {
     if (!gpu_driver_fault().empty()) return "none (no driver)";
     try {
