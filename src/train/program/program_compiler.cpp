@@ -50,9 +50,7 @@ class ProgramCompiler {
             note_write(file_.tensors[update.tensor].same_as, "");
         }
         check_mode();
-        drop_unread_numbers(graph_);
-        note_last_uses(graph_);
-        let_views_copy(graph_);
+        finish(graph_);
         return std::move(graph_);
     }
 

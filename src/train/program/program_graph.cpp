@@ -198,44 +198,6 @@ at::ScalarType scalar_type_of(int number) {
     return number == bf16 ? at::kBFloat16 : static_cast<at::ScalarType>(number - 1);
 }
 
-void drop_unread_numbers(ProgramGraph& graph) {
-    std::vector<std::int64_t> readers(graph.start.size());
-    const auto count = [&](const ProgramCall& call, std::int64_t change) {
-        for (const Feed& feed : call.feeds)
-            for (const auto& slot : feed.slots)
-                if (slot) readers[*slot] += change;
-    };
-    for (const ProgramCall& call : graph.calls) count(call, 1);
-    for (const SlotIndex slot : graph.outputs) readers[slot] += 1;
-    for (const auto& [slot, buffer] : graph.updates) readers[slot] += 1;
-    std::vector<bool> is_dropped(graph.calls.size());
-    for (std::size_t i = graph.calls.size(); i-- > 0;) {
-        const ProgramCall& call = graph.calls[i];
-        if (call.number == nullptr) continue;
-        is_dropped[i] = std::ranges::none_of(
-            call.results, [&](const auto& slot) { return slot && readers[*slot] > 0; });
-        if (is_dropped[i]) count(call, -1);
-    }
-    std::size_t i = 0;
-    std::erase_if(graph.calls, [&](const ProgramCall&) { return is_dropped[i++]; });
-}
-
-void note_last_uses(ProgramGraph& graph) {
-    std::vector<bool> is_noted(graph.start.size());
-    for (const SlotIndex slot : graph.outputs) is_noted[slot] = true;
-    for (const auto& [slot, buffer] : graph.updates) is_noted[slot] = true;
-    for (std::size_t i = graph.calls.size(); i-- > 0;) {
-        ProgramCall& call = graph.calls[i];
-        const auto note = [&](const std::optional<SlotIndex>& slot) {
-            if (!slot || is_noted[*slot]) return;
-            is_noted[*slot] = true;
-            call.last_uses.push_back(*slot);
-        };
-        std::ranges::for_each(call.results, note);
-        for (const Feed& feed : call.feeds) std::ranges::for_each(feed.slots, note);
-    }
-}
-
 std::vector<at::Tensor> ProgramGraph::run(const std::vector<at::Tensor>& given,
                                           ModelMode mode) const {
     std::vector<c10::IValue> slots = start;

@@ -78,15 +78,9 @@ struct ProgramGraph {
     std::vector<at::Tensor> run(const std::vector<at::Tensor>& given, ModelMode mode) const;
 };
 
-/// Views become reshapes, which copy where strides allow no view: but not where a call writes to
-/// their memory.
-void let_views_copy(ProgramGraph& graph);
-
-/// Leaves out sizes that only a check wanted; a later one may be all that an earlier one is for.
-void drop_unread_numbers(ProgramGraph& graph);
-
-/// Fills in ProgramCall::last_uses.
-void note_last_uses(ProgramGraph& graph);
+/// Leaves out sizes that only a check wanted, fills in ProgramCall::last_uses, and makes reshapes
+/// of views, which copy where strides allow no view: but not where a call writes to their memory.
+void finish(ProgramGraph& graph);
 
 /// `tensors` are the file's, in its order. Errors: E250 if an operator is not in LibTorch, chooses
 /// code as it runs, writes a parameter or a file, or if the program was exported for evaluation and

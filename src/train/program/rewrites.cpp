@@ -43,6 +43,66 @@ void for_each_alias(const ProgramCall& call, Visit&& visit) {
                 if (slot) visit(*slot, *alias);
 }
 
+// A later size may be all that an earlier one is for.
+void drop_unread_numbers(ProgramGraph& graph) {
+    std::vector<std::int64_t> readers(graph.start.size());
+    const auto count = [&](const ProgramCall& call, std::int64_t change) {
+        for (const Feed& feed : call.feeds)
+            for (const auto& slot : feed.slots)
+                if (slot) readers[*slot] += change;
+    };
+    for (const ProgramCall& call : graph.calls) count(call, 1);
+    for (const SlotIndex slot : graph.outputs) readers[slot] += 1;
+    for (const auto& [slot, buffer] : graph.updates) readers[slot] += 1;
+    std::vector<bool> is_dropped(graph.calls.size());
+    for (std::size_t i = graph.calls.size(); i-- > 0;) {
+        const ProgramCall& call = graph.calls[i];
+        if (call.number == nullptr) continue;
+        is_dropped[i] = std::ranges::none_of(
+            call.results, [&](const auto& slot) { return slot && readers[*slot] > 0; });
+        if (is_dropped[i]) count(call, -1);
+    }
+    std::size_t i = 0;
+    std::erase_if(graph.calls, [&](const ProgramCall&) { return is_dropped[i++]; });
+}
+
+void note_last_uses(ProgramGraph& graph) {
+    std::vector<bool> is_noted(graph.start.size());
+    for (const SlotIndex slot : graph.outputs) is_noted[slot] = true;
+    for (const auto& [slot, buffer] : graph.updates) is_noted[slot] = true;
+    for (std::size_t i = graph.calls.size(); i-- > 0;) {
+        ProgramCall& call = graph.calls[i];
+        const auto note = [&](const std::optional<SlotIndex>& slot) {
+            if (!slot || is_noted[*slot]) return;
+            is_noted[*slot] = true;
+            call.last_uses.push_back(*slot);
+        };
+        std::ranges::for_each(call.results, note);
+        for (const Feed& feed : call.feeds) std::ranges::for_each(feed.slots, note);
+    }
+}
+
+void let_views_copy(ProgramGraph& graph) {
+    Families families(graph.start.size());
+    std::vector<SlotIndex> written;
+    for (const ProgramCall& call : graph.calls)
+        for_each_alias(call, [&](SlotIndex slot, const c10::AliasInfo& alias) {
+            if (alias.isWrite()) written.push_back(slot);
+            for (const auto& result : call.results)
+                if (result) families.join(*result, slot);
+        });
+    const c10::OperatorHandle copies =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::reshape", "");
+    for (ProgramCall& call : graph.calls) {
+        const bool is_view =
+            call.name == "aten::view" && call.op && call.op->schema().overload_name().empty();
+        const auto shares_memory = [&](SlotIndex slot) {
+            return families.of(slot) == families.of(*call.results.front());
+        };
+        if (is_view && std::ranges::none_of(written, shares_memory)) call.op = copies;
+    }
+}
+
 // An argument that changes in evaluation.
 struct ModeSwitch {
     std::string_view argument;   ///< true, or a share that is dropped
@@ -191,25 +251,10 @@ constexpr NamedOperation operations[] = {
 
 }  // namespace
 
-void let_views_copy(ProgramGraph& graph) {
-    Families families(graph.start.size());
-    std::vector<SlotIndex> written;
-    for (const ProgramCall& call : graph.calls)
-        for_each_alias(call, [&](SlotIndex slot, const c10::AliasInfo& alias) {
-            if (alias.isWrite()) written.push_back(slot);
-            for (const auto& result : call.results)
-                if (result) families.join(*result, slot);
-        });
-    const c10::OperatorHandle copies =
-        c10::Dispatcher::singleton().findSchemaOrThrow("aten::reshape", "");
-    for (ProgramCall& call : graph.calls) {
-        const bool is_view =
-            call.name == "aten::view" && call.op && call.op->schema().overload_name().empty();
-        const auto shares_memory = [&](SlotIndex slot) {
-            return families.of(slot) == families.of(*call.results.front());
-        };
-        if (is_view && std::ranges::none_of(written, shares_memory)) call.op = copies;
-    }
+void finish(ProgramGraph& graph) {
+    drop_unread_numbers(graph);
+    note_last_uses(graph);
+    let_views_copy(graph);
 }
 
 std::optional<CallMode> switch_mode(ProgramCall& call) {
