@@ -203,6 +203,33 @@ void be_deterministic() {
     context.setAllowTF32CuBLAS(false);
 }
 
+// Before any code asks LibTorch whether there is CUDA. Calls no CUDA function.
+void load_torch_cuda() {
+    // Before the first call of cuBLAS: docs.nvidia.com/cuda/cublas, "Results reproducibility".
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
+    const std::string name = Environment().text("LOCKSTEP_TORCH_CUDA_LIB").value_or(usual_name);
+    // For good: its kernels are registered, and other libraries find its symbols.
+    if (::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE) == nullptr)
+        throw cannot_use("LibTorch's CUDA part cannot be loaded", loader_reason());
+    be_deterministic();
+}
+
+// Call after the GPU was selected: this thread's work goes there.
+void use_torch_device(c10::Device device) {
+    const at::CUDAHooksInterface& cuda = at::detail::getCUDAHooks();
+    check(cuda.hasCUDA() && cuda.deviceCount() > device.index(), [] {
+        return cannot_use("LibTorch's CUDA part finds no GPU",
+                          "it is of another build, or counts fewer than CUDA does");
+    });
+    try {
+        at::globalContext().lazyInitDevice(device.type());
+        c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+    } catch (const c10::Error& error) {
+        throw cannot_use("LibTorch cannot use GPU " + std::to_string(device.index()),
+                         error.what_without_backtrace());
+    }
+}
+
 }  // namespace
 
 InputKernels make_input_kernels(const std::shared_ptr<const GpuRuntime>& runtime,
@@ -263,11 +290,17 @@ std::string Gpu::tf32_obstacle() const {
 }
 
 std::string Gpu::text() const {
+    const at::CUDAHooksInterface& hooks = at::detail::getCUDAHooks();
+    const long cuda = hooks.versionCUDART(), cudnn = hooks.versionRuntimeCuDNN();
     const std::string driver = nvidia_driver_version();
-    return fmt::format("{} ({}), {}{}",
+    return fmt::format("{} ({}), CUDA {}.{}, cuDNN {}.{}.{}{}",
                        selected_.name,
                        selected_.pci,
-                       torch_cuda_text(),
+                       cuda / 1000,
+                       cuda % 1000 / 10,
+                       cudnn / 10000,
+                       cudnn / 100 % 100,
+                       cudnn % 100,
                        driver.empty() ? "" : ", driver " + driver);
 }
 
@@ -316,16 +349,6 @@ std::unique_ptr<Gpu> settle_device(const Communicator& ranks, TrainSettings& set
     return gpu;
 }
 
-void load_torch_cuda() {
-    // Before the first call of cuBLAS: docs.nvidia.com/cuda/cublas, "Results reproducibility".
-    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
-    const std::string name = Environment().text("LOCKSTEP_TORCH_CUDA_LIB").value_or(usual_name);
-    // For good: its kernels are registered, and other libraries find its symbols.
-    if (::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE) == nullptr)
-        throw cannot_use("LibTorch's CUDA part cannot be loaded", loader_reason());
-    be_deterministic();
-}
-
 MakeDeviceGraph load_device_graphs(const std::string& path, std::string& why_not) {
     void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     void* const entry = library == nullptr ? nullptr : ::dlsym(library, device_graph_entry_point);
@@ -336,32 +359,6 @@ MakeDeviceGraph load_device_graphs(const std::string& path, std::string& why_not
     return [make = reinterpret_cast<DeviceGraphEntryPoint>(entry)] {
         return std::unique_ptr<DeviceGraph>(make());
     };
-}
-
-std::string torch_cuda_text() {
-    const at::CUDAHooksInterface& hooks = at::detail::getCUDAHooks();
-    const long cuda = hooks.versionCUDART(), cudnn = hooks.versionRuntimeCuDNN();
-    return fmt::format("CUDA {}.{}, cuDNN {}.{}.{}",
-                       cuda / 1000,
-                       cuda % 1000 / 10,
-                       cudnn / 10000,
-                       cudnn / 100 % 100,
-                       cudnn % 100);
-}
-
-void use_torch_device(c10::Device device) {
-    const at::CUDAHooksInterface& cuda = at::detail::getCUDAHooks();
-    check(cuda.hasCUDA() && cuda.deviceCount() > device.index(), [] {
-        return cannot_use("LibTorch's CUDA part finds no GPU",
-                          "it is of another build, or counts fewer than CUDA does");
-    });
-    try {
-        at::globalContext().lazyInitDevice(device.type());
-        c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
-    } catch (const c10::Error& error) {
-        throw cannot_use("LibTorch cannot use GPU " + std::to_string(device.index()),
-                         error.what_without_backtrace());
-    }
 }
 
 }  // namespace lockstep

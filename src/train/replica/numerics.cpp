@@ -190,20 +190,19 @@ void set_compute_threads(int threads, InstructionSet level) {
     });
 }
 
-}  // namespace
-
-std::vector<std::string> forget_kernel_variables() {
+// With a warning for each that had a value.
+void forget_kernel_variables(TrainSettings& settings) {
     check_tunables();
-    std::vector<std::string> notes;
     for (const char* name : kernel_variables) {
         const auto value = Environment().text(name);
         if (!value) continue;
-        notes.push_back(
+        settings.warnings.push_back(
             fmt::format("{}={} is ignored: it could decide the run's bits", name, *value));
         ::unsetenv(name);
     }
-    return notes;
 }
+
+}  // namespace
 
 void check_arithmetic(int threads) {
     check_team(threads);
@@ -219,8 +218,7 @@ void settle_arithmetic(const Communicator& ranks, InstructionSet mine, TrainSett
     const InstructionSet level = agree_instruction_set(ranks, mine, settings);
     settings.instruction_set = level;
     agree(ranks, [&] {
-        for (std::string& note : forget_kernel_variables())
-            settings.warnings.push_back(std::move(note));
+        forget_kernel_variables(settings);
         set_instruction_set(level);
         set_compute_threads(settings.threads, level);
         check_arithmetic(settings.threads);

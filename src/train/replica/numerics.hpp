@@ -5,15 +5,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/plan/settings.hpp"
 
-#include <string>
-#include <vector>
-
 namespace lockstep {
-
-/// Takes back what the environment says to LibTorch's libraries about kernels and precision;
-/// returns a sentence for each variable that had a value. To be called before LibTorch computes.
-/// Errors: E709 for one that was obeyed before this process could change it.
-std::vector<std::string> forget_kernel_variables();
 
 /// Cheap enough for every leaf. Errors: E706 if a parallel region does not get `threads` threads,
 /// E708 if numbers are flushed to zero or rounded otherwise than to nearest.
@@ -26,9 +18,10 @@ InstructionSet most_useful(const TrainSettings& settings);
 /// Collective. Settles the instruction set to compute with: what `settings` want, or the least
 /// among the ranks, up to most_useful(). Tells oneDNN, MKL and ATen before their first use, once in
 /// a process: they read it once. From here on LibTorch may compute, in memory that the process
-/// keeps. `mine`: this processor's level. Sets settings.instruction_set, and adds to its warnings.
-/// Errors: E702 naming the ranks whose processor lacks it, E700 if ATen chose another, and those of
-/// forget_kernel_variables().
+/// keeps. `mine`: this processor's level. Sets settings.instruction_set. Takes back what the
+/// environment says to LibTorch's libraries about kernels and precision, with a warning for each
+/// variable. Errors: E702 naming the ranks whose processor lacks it, E700 if ATen chose another,
+/// E709 for a variable that was obeyed before this process could change it.
 void settle_arithmetic(const Communicator& ranks, InstructionSet mine, TrainSettings& settings);
 
 }  // namespace lockstep
