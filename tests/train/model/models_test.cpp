@@ -164,23 +164,21 @@ std::int64_t gpt_count(const GptShape& shape) {
     return (shape.vocabulary + shape.context) * w + shape.layers * (12 * w * w + 13 * w) + 2 * w;
 }
 
+constexpr GptShape small_gpt{.vocabulary = 50, .context = 16, .layers = 2, .heads = 2, .width = 8};
+
 TEST(Gpt, HasGpt2sParametersAndRefusesWhatItCannotTake) {
-    const GptShape shape{.vocabulary = 50, .context = 16, .layers = 2, .heads = 2, .width = 8};
-    const auto small = gpt(shape, {});
-    EXPECT_EQ(element_count(*small), gpt_count(shape));
+    const auto small = gpt(small_gpt, {});
+    EXPECT_EQ(element_count(*small), gpt_count(small_gpt));
     EXPECT_EQ(gpt_count({}), 124'439'808);
     EXPECT_EQ(small->named_parameters()["h.1.attn.c_attn.weight"].sizes(), (Sizes{8, 24}));
     EXPECT_EQ(test::caught_code([] { gpt({.heads = 5, .width = 12}, {}); }), "E217");
-    const auto model =
-        gpt({.vocabulary = 5, .context = 4, .layers = 1, .heads = 1, .width = 2}, {});
-    const Tensor tokens = torch::zeros({1, 5}, torch::kInt64);
-    EXPECT_EQ(test::caught_code([&] { model->forward(tokens); }), "E217");
+    const Tensor tokens = torch::zeros({1, 17}, torch::kInt64);
+    EXPECT_EQ(test::caught_code([&] { small->forward(tokens); }), "E217");
 }
 
 TEST(Gpt, SeesNoLaterToken) {
     torch::manual_seed(1);
-    const auto model =
-        gpt({.vocabulary = 50, .context = 16, .layers = 2, .heads = 2, .width = 8}, {});
+    const auto model = gpt(small_gpt, {});
     model->eval();
     const Tensor tokens = torch::randint(50, {3, 12}, torch::kInt64);
     const Tensor before = model->forward(tokens);

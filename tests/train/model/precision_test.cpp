@@ -11,8 +11,9 @@
 namespace lockstep {
 namespace {
 
-std::unique_ptr<Model> cnn_in(Precision precision) {
-    return with_precision(model_of(make_model({.name = "cnn"}, {1, 28, 28, 10}, 1)), precision);
+std::unique_ptr<Model> cnn_in(Precision precision, ReducedOutputs outputs = ReducedOutputs::fp32) {
+    auto model = model_of(make_model({.name = "cnn"}, {1, 28, 28, 10}, 1));
+    return with_precision(std::move(model), precision, outputs);
 }
 
 NamedTensors images() {
@@ -39,9 +40,7 @@ TEST_P(Reduced, OutputsAreNearThoseOfFp32AndOfItsType) {
 
 TEST_P(Reduced, OutputsStayIn16BitsWhereTheyAreLearnedFrom) {
     const auto copies = cnn_in(GetParam());
-    const auto model = with_precision(model_of(make_model({.name = "cnn"}, {1, 28, 28, 10}, 1)),
-                                      GetParam(),
-                                      ReducedOutputs::as_is_to_learn);
+    const auto model = cnn_in(GetParam(), ReducedOutputs::as_is_to_learn);
     const at::Tensor learned = only(model->forward(images()));
     EXPECT_EQ(learned.scalar_type(), GetParam() == Precision::bf16 ? at::kBFloat16 : at::kHalf);
     EXPECT_TRUE(learned.to(at::kFloat).equal(only(copies->forward(images()))));
