@@ -6,7 +6,7 @@
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -16,13 +16,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 std::string output_of(const std::vector<std::string>& words, const ProcessContext& process = {}) {
     testing::internal::CaptureStdout();
@@ -64,7 +60,7 @@ TEST(Commands, TakeTheirOwnDefaults) {
     each_option([](const Command& command, const Option& option) {
         if (option.default_value.empty()) return;
         const auto assign = [&] { option.assign({option.default_value, "default"}); };
-        EXPECT_EQ(test::caught_text(assign), "") << command.name << " --" << option.name;
+        EXPECT_EQ(caught_text(assign), "") << command.name << " --" << option.name;
     });
 }
 
@@ -94,7 +90,7 @@ TEST(Commands, TakeOnlyTheWordsOfAChoice) {
                   is_list ? "NAME[,NAME]" : fmt::format("{}", fmt::join(option.words, "|")))
             << where;
         const auto assign = [&] { option.assign({"nothing", "test"}); };
-        EXPECT_EQ(test::caught_code(assign), "E103") << where;
+        EXPECT_EQ(caught_code(assign), "E103") << where;
         for (const std::string& word : option.words) {
             option.assign({word, "test"});
             EXPECT_EQ(config_text(option.current()), word) << where;
@@ -127,17 +123,16 @@ TEST(Explain, KnowsEveryCheckOfTheDoctor) {
 
 TEST(Explain, TakesLowerCaseAndExitCodes) {
     EXPECT_EQ(output_of({"explain", "e306"}), output_of({"explain", "E306"}));
-    EXPECT_THAT(
-        output_of({"explain", "75"}),
-        testing::StartsWith("exit code 75: saved after a signal or before --deadline, or told to "
-                            "end before anything began: please requeue\nanother start: goes "
-                            "on\n"));
+    EXPECT_THAT(output_of({"explain", "75"}),
+                StartsWith("exit code 75: saved after a signal or before --deadline, or told to "
+                           "end before anything began: please requeue\nanother start: goes "
+                           "on\n"));
     EXPECT_THAT(output_of({"explain", "78"}), HasSubstr(" E306"));
     EXPECT_THAT(output_of({"explain", "137"}), HasSubstr("killed by signal 9 (Killed)"));
     EXPECT_THAT(output_of({"explain", "135"}), HasSubstr("a host has no folder of this name"));
     EXPECT_THAT(output_of({"explain", "205"}), HasSubstr("exit code 205: mpirun lost a daemon"));
     for (const char* code : {"E999", "2", "200", "-75", "99999999999"})
-        EXPECT_EQ(test::caught_code([&] { run_command({"explain", code}, {}); }), "E101") << code;
+        EXPECT_EQ(caught_code([&] { run_command({"explain", code}, {}); }), "E101") << code;
 }
 
 TEST(RunCommand, SpeaksOfAUsersOwnProgramAndModel) {
@@ -150,7 +145,7 @@ TEST(RunCommand, SpeaksOfAUsersOwnProgramAndModel) {
                 HasSubstr("model = \"mlp\"\n"));
     EXPECT_THAT(output_of({"config", "show"}), HasSubstr("model = \"cnn\"\n"));
     EXPECT_THAT(output_of({}, process), Not(HasSubstr("submit")));
-    EXPECT_EQ(test::caught_code([&] { run_command({"submit"}, process); }), "E101");
+    EXPECT_EQ(caught_code([&] { run_command({"submit"}, process); }), "E101");
 }
 
 TEST(RankProgram, IsThisOneWhereItCanTrain) {
@@ -160,10 +155,10 @@ TEST(RankProgram, IsThisOneWhereItCanTrain) {
 }
 
 TEST(RunCommand, RefusesWhatItDoesNotKnow) {
-    EXPECT_EQ(test::caught_code([] { run_command({"trian"}, {}); }), "E101");
-    EXPECT_EQ(test::caught_code([] { run_command({"explain"}, {}); }), "E105");
-    EXPECT_EQ(test::caught_code([] { run_command({"explain", "E204", "E205"}, {}); }), "E101");
-    EXPECT_EQ(test::caught_code([] { run_command({"train"}, {}); }), "E105");
+    EXPECT_EQ(caught_code([] { run_command({"trian"}, {}); }), "E101");
+    EXPECT_EQ(caught_code([] { run_command({"explain"}, {}); }), "E105");
+    EXPECT_EQ(caught_code([] { run_command({"explain", "E204", "E205"}, {}); }), "E101");
+    EXPECT_EQ(caught_code([] { run_command({"train"}, {}); }), "E105");
 }
 
 }  // namespace

@@ -3,23 +3,16 @@
 #include "lockstep/core/split.hpp"
 
 #include "command.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <array>
 #include <sstream>
 
-#include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using test::caught_text;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 // A small command: one option of each kind, and --config.
 struct Example {
@@ -165,7 +158,7 @@ TEST(ParseLine, KnowsLettersThatAreShortForAName) {
 }
 
 TEST(ResolveOptions, GoesByCommandLineThenVariableThenFileThenDefault) {
-    const test::TempDir folder;
+    const TempDir folder;
     const std::string config = folder.file("a.toml", "batch = 1\nname = \"file\"\n").string();
     Example example;
     const auto all = resolved(example,
@@ -182,7 +175,7 @@ TEST(ResolveOptions, GoesByCommandLineThenVariableThenFileThenDefault) {
 }
 
 TEST(ResolveOptions, RemembersWhatWasOverridden) {
-    const test::TempDir folder;
+    const TempDir folder;
     const std::string config = folder.file("a.toml", "batch = 1\n").string();
     Example example;
     const auto all =
@@ -204,7 +197,7 @@ TEST(ResolveOptions, BlamesTheVariable) {
 }
 
 TEST(ResolveOptions, RefusesAFileWithAnUnknownKeyOrAWrongType) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto code = [&](const std::string& text) {
         Example example;
         const std::string config = folder.file("a.toml", text).string();
@@ -226,7 +219,7 @@ TEST(ResolveOptions, RefusesAFileWithAnUnknownKeyOrAWrongType) {
 }
 
 TEST(ResolveOptions, SaysHowAKeyOfASectionIsWritten) {
-    const test::TempDir folder;
+    const TempDir folder;
     const std::string file = folder.file("a.toml", "[train]\nbatch = 1\n").string();
     EXPECT_EQ(caught_text([&] {
                   Example example;
@@ -242,7 +235,7 @@ TEST(ResolveOptions, SaysHowAKeyOfASectionIsWritten) {
 }
 
 TEST(ResolveOptions, TakesAListOfAFileAsTextWithCommas) {
-    const test::TempDir folder;
+    const TempDir folder;
     const auto name = [&](const std::string& list) {
         Example example;
         resolved(example, {"--config", folder.file("a.toml", "name = " + list + "\n").string()});
@@ -339,7 +332,7 @@ TEST(UnreadVariables, AreNoneOfLockstepItself) {
     EXPECT_THAT(unread(variables), ElementsAre());
 }
 
-class StandingConfigs : public testing::Test {
+class StandingConfigs : public InFolder {
   protected:
     StandingConfigs() { make_directories(folder_.path() / ".config/lockstep"); }
 
@@ -350,7 +343,6 @@ class StandingConfigs : public testing::Test {
                                             {"LOCKSTEP_SITE_CONFIG", site_.string()}}));
     }
 
-    test::TempDir folder_;
     std::filesystem::path site_;
 };
 

@@ -206,7 +206,7 @@ TEST_F(Files, MakeDirectoriesSaysWhatIsInTheWay) {
     const fs::path long_name = folder / std::string(300, 'x');
     for (const std::string& said : {caught_text([&] { make_directories(long_name); }),
                                     caught_text([&] { write_file_atomically(long_name, "x"); })})
-        EXPECT_THAT(said, AllOf(HasSubstr("E401"), HasSubstr("fix: give a shorter name")));
+        EXPECT_THAT(said, has("E401", "fix: give a shorter name"));
 }
 
 TEST_F(Files, MakeOwnFolderRefusesALinkAndNamesIt) {

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/gpu_needs.hpp"
 
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <map>
 
 #include <dlfcn.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
-
-using test::TempDir;
-using testing::AllOf;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 GpuNeedFacts complete() {
     GpuNeedFacts facts;
@@ -62,9 +54,9 @@ TEST(GpuNeeds, NameEachMissingPartWithTheCommandThatGetsIt) {
     facts = complete();
     facts.driver_fault = "libcuda.so.1: no such file";
     EXPECT_THAT(gpu_needs_text(facts),
-                AllOf(HasSubstr("driver is missing: libcuda.so.1: no such file (the kernel's part "
-                                "is 550.54.15)"),
-                      HasSubstr("--nv")));
+                has("driver is missing: libcuda.so.1: no such file (the kernel's part "
+                    "is 550.54.15)",
+                    "--nv"));
     facts = complete();
     facts.own_fault = "no file";
     EXPECT_THAT(gpu_needs_text(facts), HasSubstr("nvcc and nccl.h"));

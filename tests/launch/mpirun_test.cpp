@@ -8,23 +8,17 @@
 #include "lockstep/core/shell_word.hpp"
 
 #include "launcher.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <csignal>
 #include <fstream>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <unistd.h>
 
 namespace lockstep {
 namespace {
-
-using testing::Contains;
-using testing::ElementsAre;
-using testing::Not;
 
 // In which Open MPI lets root run.
 Environment allowing() {
@@ -53,16 +47,16 @@ TEST(MpirunLine, PutsOpenMpisFilesIntoTheGivenFolder) {
     EXPECT_THAT(mpirun_line(request, allowing()), Not(Contains("orte_tmpdir_base")));
     request.folder = "/dev/shm/x";
     EXPECT_THAT(shell_text(mpirun_line(request, allowing())),
-                testing::AllOf(testing::HasSubstr(" --mca orte_tmpdir_base /dev/shm/x "),
-                               testing::HasSubstr(" --mca btl_vader_backing_directory /dev/shm/x "),
-                               testing::HasSubstr(" --mca osc_sm_backing_directory /dev/shm/x ")));
+                has(" --mca orte_tmpdir_base /dev/shm/x ",
+                    " --mca btl_vader_backing_directory /dev/shm/x ",
+                    " --mca osc_sm_backing_directory /dev/shm/x "));
 }
 
 TEST(MpirunLine, AsksNoResourceManagerAboutThisMachine) {
     EXPECT_THAT(shell_text(mpirun_line(request_for(1, false), allowing())),
-                testing::AllOf(testing::HasSubstr(" --mca ras '^slurm,tm,"),
-                               testing::HasSubstr(" --mca plm '^rsh,slurm,tm,"),
-                               testing::HasSubstr(" --mca orte_default_hostfile none ")));
+                has(" --mca ras '^slurm,tm,",
+                    " --mca plm '^rsh,slurm,tm,",
+                    " --mca orte_default_hostfile none "));
 }
 
 LaunchRequest request_on(const std::string& hosts, int np = 0) {
@@ -73,21 +67,21 @@ LaunchRequest request_on(const std::string& hosts, int np = 0) {
 
 TEST(MpirunLine, StartsRanksOnHostsAndTakesNoSocketsWhereAllAreThisOne) {
     const auto text = shell_text(mpirun_line(request_on("127.0.0.1:2,127.0.0.1"), allowing()));
-    EXPECT_THAT(text, testing::StartsWith("mpirun -np 3 --host 127.0.0.1:3 "));
-    EXPECT_THAT(text, testing::HasSubstr("--mca btl self,vader --mca ras '^slurm,"));
+    EXPECT_THAT(text, StartsWith("mpirun -np 3 --host 127.0.0.1:3 "));
+    EXPECT_THAT(text, HasSubstr("--mca btl self,vader --mca ras '^slurm,"));
     EXPECT_THAT(shell_text(mpirun_line(request_on("127.0.0.1:4", 2), allowing())),
-                testing::StartsWith("mpirun -np 2 --host 127.0.0.1:4 "));
+                StartsWith("mpirun -np 2 --host 127.0.0.1:4 "));
 }
 
 TEST(MpirunLine, RefusesHostsThatMakeNoSense) {
     const auto code = [](const LaunchRequest& request) {
-        return test::caught_code([&] { mpirun_line(request, allowing()); });
+        return caught_code([&] { mpirun_line(request, allowing()); });
     };
     EXPECT_EQ(code(request_on("no-such-host.invalid:2")), "E647");
     EXPECT_EQ(code(request_on("127.0.0.1:x")), "E607");
     EXPECT_EQ(code(request_on("127.0.0.1:2", 3)), "E607");
-    EXPECT_THAT(test::caught_text([] { mpirun_line(request_on("::1:1"), allowing()); }),
-                testing::HasSubstr("E647: host '::1' has no IPv4 address"));
+    EXPECT_THAT(caught_text([] { mpirun_line(request_on("::1:1"), allowing()); }),
+                HasSubstr("E647: host '::1' has no IPv4 address"));
 }
 
 TEST(LaunchNetwork, IsTheOneThatLeadsToAllHosts) {
@@ -106,8 +100,8 @@ TEST(LaunchNetwork, CarriesMessagesBySocketsUnlessHostsHaveRdmaInCommon) {
         .is_needed = true, .network = "10.0.0.0/24", .note = {}, .has_rdma = true};
     EXPECT_THAT(carrier_words(sockets, none), ElementsAre("--mca", "pml", "ob1"));
     EXPECT_THAT(carrier_words({}, chosen), ElementsAre("--mca", "pml", "ob1")) << "one node";
-    EXPECT_THAT(carrier_words(rdma, none), testing::IsEmpty());
-    EXPECT_THAT(carrier_words(sockets, chosen), testing::IsEmpty());
+    EXPECT_THAT(carrier_words(rdma, none), IsEmpty());
+    EXPECT_THAT(carrier_words(sockets, chosen), IsEmpty());
     EXPECT_EQ(network_words(rdma), network_words(sockets)) << "what there is beside it";
 }
 
@@ -118,25 +112,24 @@ TEST(LaunchNetwork, IsTheUsersWhereVariablesChooseIt) {
     const auto network = network_towards(hosts, {}, environment);
     EXPECT_TRUE(network.is_needed);
     EXPECT_EQ(network.network, "");
-    EXPECT_THAT(network.note, testing::HasSubstr("OMPI_MCA_oob_tcp_if_include is set"));
+    EXPECT_THAT(network.note, HasSubstr("OMPI_MCA_oob_tcp_if_include is set"));
 }
 
 TEST(MpirunLine, AllowsMoreRanksThanCoresOnlyIfAsked) {
     EXPECT_THAT(mpirun_line(request_for(100'000, true), allowing()), Contains("--oversubscribe"));
-    EXPECT_EQ(test::caught_code([] { mpirun_line(request_for(100'000, false), allowing()); }),
-              "E601");
+    EXPECT_EQ(caught_code([] { mpirun_line(request_for(100'000, false), allowing()); }), "E601");
     const auto text = [] {
-        return test::caught_text([] { mpirun_line(request_for(100'000, false), allowing()); });
+        return caught_text([] { mpirun_line(request_for(100'000, false), allowing()); });
     };
-    EXPECT_THAT(text(), testing::Not(testing::HasSubstr("nodes of this job")));
+    EXPECT_THAT(text(), Not(HasSubstr("nodes of this job")));
     ::setenv("SLURM_JOB_NUM_NODES", "2", 1);
-    EXPECT_THAT(text(), testing::HasSubstr("over the 2 nodes of this job: mpirun lockstep"));
+    EXPECT_THAT(text(), HasSubstr("over the 2 nodes of this job: mpirun lockstep"));
     ::unsetenv("SLURM_JOB_NUM_NODES");
 }
 
 TEST(MpirunLine, RefusesRootWithoutLeave) {
     const Environment none{std::map<std::string, std::string>{}};
-    const auto code = test::caught_code([&] { mpirun_line(request_for(1, false), none); });
+    const auto code = caught_code([&] { mpirun_line(request_for(1, false), none); });
     EXPECT_EQ(code, ::geteuid() == 0 ? "E603" : "");
 }
 
@@ -181,7 +174,7 @@ class OtherStderr {
     UniqueFd before_, reader_;
 };
 
-class LauncherOutputs : public testing::Test {
+class LauncherOutputs : public InFolder {
   protected:
     /// Of start 3, with a place once `has_place_`.
     LauncherLog log() {
@@ -207,7 +200,6 @@ class LauncherOutputs : public testing::Test {
         return texts;
     }
 
-    test::TempDir folder_;
     bool has_place_ = true;
 };
 
@@ -286,14 +278,13 @@ TEST_F(LauncherOutputs, KeepTheBeginningAndTheEndOfMuch) {
     OtherStderr seen;
     run("for ((i = 1; i <= 500; ++i)); do echo \"line $i\"; done >&2",
         {.head_bytes = 3000, .tail_bytes = 1500});
-    EXPECT_THAT(seen.read(), testing::EndsWith("line 499\nline 500\n"));
+    EXPECT_THAT(seen.read(), EndsWith("line 499\nline 500\n"));
     const auto lines = kept();
     ASSERT_GT(lines.size(), 10u);
     EXPECT_LT(lines.size(), 60u);
     EXPECT_EQ(lines.front(), "line 1");
     EXPECT_EQ(lines.back(), "line 500");
-    EXPECT_THAT(lines,
-                testing::Contains(testing::MatchesRegex("\\([0-9]+ lines were not kept\\)")));
+    EXPECT_THAT(lines, Contains(MatchesRegex("\\([0-9]+ lines were not kept\\)")));
 }
 
 TEST_F(LauncherOutputs, DoNotWaitForAReader) {
@@ -320,7 +311,7 @@ TEST_F(LauncherOutputs, DoNotKeepALauncherAlive) {
     SupervisedRanks ranks{.have_begun = [] { return false; }, .log = log()};
     ranks.limits = {.begin_s = 1, .gone_s = 60, .end_s = 0.2};
     EXPECT_EQ(
-        test::caught_code([&] {
+        caught_code([&] {
             supervise({"bash", "-c", "trap '' TERM; while :; do echo words; done >&2"}, {}, ranks);
         }),
         "E691");
@@ -342,8 +333,8 @@ TEST_F(LauncherOutputs, OfATrainingGoOnWithoutAReader) {
     const SupervisedRanks training{.have_begun = [] { return true; }, .log = log()};
     const std::string talk = "for i in {1..40}; do echo line $i || exit 1; sleep 0.01; done";
     EXPECT_EQ(supervise({"bash", "-c", talk}, {}, training), 0);
-    EXPECT_THAT(kept(), ElementsAre(testing::HasSubstr("stdout is closed")));
-    EXPECT_THAT(seen.read(), testing::StartsWith("warn: stdout is closed"));
+    EXPECT_THAT(kept(), ElementsAre(HasSubstr("stdout is closed")));
+    EXPECT_THAT(seen.read(), StartsWith("warn: stdout is closed"));
     EXPECT_EQ(supervise({"bash", "-c", talk + "; sleep 60"}, {}), 128 + SIGPIPE)
         << "others have nothing to save";
     EXPECT_EQ(seen.read(), "");

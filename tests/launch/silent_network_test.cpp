@@ -3,20 +3,16 @@
 #include "lockstep/launch/start_watch.hpp"
 
 #include "doctor/probes.hpp"
-#include "support/caught.hpp"
+#include "support/unit.hpp"
 
 #include <map>
 
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 HostAddresses two_networks() {
     HostAddresses own;
@@ -85,9 +81,9 @@ TEST(SilentNetwork, NamesTheBridgeThatOpenMpiTries) {
     EXPECT_TRUE(sight.silent.empty()) << "its own address says nothing";
     const Error error = no_contact("a", "MPI_Init", 45, own, sight);
     EXPECT_THAT(error.why(), HasSubstr("it also tries docker0 (a bridge for containers)"));
-    EXPECT_THAT(error.why(), testing::Not(HasSubstr("loopback")));
+    EXPECT_THAT(error.why(), Not(HasSubstr("loopback")));
     EXPECT_THAT(error.fix(), HasSubstr("export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 "));
-    EXPECT_THAT(error.fix(), testing::Not(HasSubstr("with one in which")));
+    EXPECT_THAT(error.fix(), Not(HasSubstr("with one in which")));
 }
 
 TEST(StartWatch, SaysWhatAnEndInMpiInitMeans) {
@@ -96,11 +92,11 @@ TEST(StartWatch, SaysWhatAnEndInMpiInitMeans) {
     };
     const Error pmi = meaning({{"PMI_FD", "5"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "4"}});
     EXPECT_EQ(pmi.code(), "E604");
-    EXPECT_THAT(pmi.what(), testing::HasSubstr("MPI_Init ended this process on "));
-    EXPECT_THAT(pmi.why(), testing::HasSubstr("no PMIx"));
-    EXPECT_THAT(pmi.fix(), testing::StartsWith("srun --mpi=pmix -n 4 lockstep"));
+    EXPECT_THAT(pmi.what(), HasSubstr("MPI_Init ended this process on "));
+    EXPECT_THAT(pmi.why(), HasSubstr("no PMIx"));
+    EXPECT_THAT(pmi.fix(), StartsWith("srun --mpi=pmix -n 4 lockstep"));
     const Error other = meaning({{"PMI_FD", "5"}, {"PMIX_NAMESPACE", "slurm.pmix.1.0"}});
-    EXPECT_THAT(other.why(), testing::Not(testing::HasSubstr("PMI-2")));
+    EXPECT_THAT(other.why(), Not(HasSubstr("PMI-2")));
 }
 
 TEST(StartWatch, TakesItsLimitsFromTheEnvironment) {
@@ -110,8 +106,8 @@ TEST(StartWatch, TakesItsLimitsFromTheEnvironment) {
     };
     EXPECT_EQ(limits("7").init_s, 7);
     EXPECT_EQ(limits("7").contact_s, 7);
-    EXPECT_EQ(test::caught_code([&] { limits("soon"); }), "E102");
-    EXPECT_EQ(test::caught_code([&] { limits("0"); }), "E102");
+    EXPECT_EQ(caught_code([&] { limits("soon"); }), "E102");
+    EXPECT_EQ(caught_code([&] { limits("0"); }), "E102");
 }
 
 }  // namespace

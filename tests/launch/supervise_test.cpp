@@ -2,14 +2,12 @@
 #include "lockstep/launch/supervise.hpp"
 
 #include "launcher.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 
-#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -29,12 +27,12 @@ TEST(Supervise, ReturnsTheExitCode) {
 TEST(Supervise, AKilledChildIsAnErrorThatSaysSo) {
     EXPECT_EQ(failure_of("kill -9 $$").code(), "E612");
     EXPECT_EQ(failure_of("exit 137").code(), "E612");
-    EXPECT_EQ(test::caught_code([] { supervise({"no-such-program"}, {}); }), "E610");
+    EXPECT_EQ(caught_code([] { supervise({"no-such-program"}, {}); }), "E610");
 }
 
 TEST(Supervise, LeavesSignalsAsTheyWereHoweverItEnds) {
     supervise({"true"}, {});
-    test::caught_code([] { supervise({"no-such-program"}, {}); });
+    caught_code([] { supervise({"no-such-program"}, {}); });
     sigset_t blocked;
     ASSERT_EQ(::sigprocmask(SIG_BLOCK, nullptr, &blocked), 0);
     for (const int signal : {SIGUSR2, SIGTERM, SIGINT, SIGCHLD})
@@ -119,7 +117,7 @@ TEST(Supervise, GoesFromTermToKillWhereALauncherStaysWithoutRanks) {
     SupervisedRanks ranks = at_work();
     ranks.limits = {.begin_s = 60, .gone_s = 0.5, .end_s = 0.2};
     EXPECT_THAT(failure_of("trap '' TERM; exec sleep 60", ranks).text(),
-                testing::AllOf(testing::HasSubstr("E691: "), testing::HasSubstr("no living rank")));
+                has("E691: ", "no living rank"));
 }
 
 // As mpirun that waits for a host behind a firewall; its owner knows the verdict.
@@ -133,15 +131,15 @@ TEST(Supervise, EndsALauncherThatStaysOnceItsRanksHaveGivenUp) {
 }
 
 TEST(Supervise, EndsALauncherWhoseRanksDoNotBeginAndWhatItStarted) {
-    const test::TempDir folder;
+    const TempDir folder;
     SupervisedRanks ranks = not_begun();
     ranks.limits = {.begin_s = 3, .gone_s = 60, .end_s = 0.2};
-    EXPECT_THAT(test::caught_text([&] {
+    EXPECT_THAT(caught_text([&] {
                     supervise({"bash", "-c", "trap '' TERM; sleep 60 & echo $! > $PIDS; wait"},
                               {{"PIDS", folder / "pids"}},
                               ranks);
                 }),
-                testing::AllOf(testing::HasSubstr("E691: "), testing::HasSubstr("have not begun")));
+                has("E691: ", "have not begun"));
     pid_t left = 0;
     std::ifstream(folder / "pids") >> left;
     ASSERT_GT(left, 0);
@@ -152,12 +150,10 @@ TEST(Supervise, SaysWhatASignalUsuallyMeans) {
     const auto why = [](int signal) {
         return failure_of("exit " + std::to_string(128 + signal), at_work()).why();
     };
-    EXPECT_THAT(why(SIGKILL), testing::HasSubstr("memory"));
-    EXPECT_THAT(why(SIGXFSZ), testing::HasSubstr("ulimit -f"));
-    EXPECT_THAT(why(SIGSEGV), testing::HasSubstr("crashed"));
-    EXPECT_THAT(why(SIGUSR2),
-                testing::AllOf(testing::HasSubstr("somebody sent it"),
-                               testing::Not(testing::HasSubstr("memory"))));
+    EXPECT_THAT(why(SIGKILL), HasSubstr("memory"));
+    EXPECT_THAT(why(SIGXFSZ), HasSubstr("ulimit -f"));
+    EXPECT_THAT(why(SIGSEGV), HasSubstr("crashed"));
+    EXPECT_THAT(why(SIGUSR2), AllOf(HasSubstr("somebody sent it"), Not(HasSubstr("memory"))));
 }
 
 TEST(Supervise, NamesTheRankWhoseEndMpirunTold) {
@@ -184,28 +180,25 @@ TEST(Supervise, TellsMpirunsOwnEndFromOneOfARank) {
         EXPECT_EQ(code(script, {}), "E697 " + end);
     }
     for (const SupervisedRanks& ranks : {at_work(), not_begun()})
-        EXPECT_THAT(failure_of("exit 205", ranks).why(),
-                    testing::StartsWith("mpirun lost a daemon"));
+        EXPECT_THAT(failure_of("exit 205", ranks).why(), StartsWith("mpirun lost a daemon"));
     EXPECT_THAT(failure_of("exit 127", not_begun()).fix(),
-                testing::HasSubstr("ldd $(command -v lockstep-train)"));
+                HasSubstr("ldd $(command -v lockstep-train)"));
     // Open MPI 4.1 without its working folder on a host, and a rank that SIGBUS ended.
     EXPECT_EQ(code("exit 135", not_begun()),
               "E612 mpirun ended with exit code 135, which has two meanings");
     EXPECT_THAT(failure_of("exit 135").why(),
-                testing::AllOf(testing::HasSubstr("signal 7 (Bus error)"),
-                               testing::HasSubstr("a host has no folder of this name")));
+                has("signal 7 (Bus error)", "a host has no folder of this name"));
     EXPECT_EQ(code("exit 135", at_work()), "E612 the ranks were ended by signal 7 (Bus error)");
-    EXPECT_THAT(code("kill -KILL $$", {}),
-                testing::StartsWith("E612 the ranks were ended by signal 9"));
+    EXPECT_THAT(code("kill -KILL $$", {}), StartsWith("E612 the ranks were ended by signal 9"));
     EXPECT_THAT(code("kill -SEGV $$", not_begun()),
-                testing::StartsWith("E697 mpirun itself was ended by signal 11"));
-    EXPECT_THAT(code("kill -SEGV $$", at_work()), testing::StartsWith("E612 mpirun itself"));
-    EXPECT_THAT(code("exit 136", not_begun()), testing::StartsWith("E612 the ranks were ended"));
+                StartsWith("E697 mpirun itself was ended by signal 11"));
+    EXPECT_THAT(code("kill -SEGV $$", at_work()), StartsWith("E612 mpirun itself"));
+    EXPECT_THAT(code("exit 136", not_begun()), StartsWith("E612 the ranks were ended"));
     EXPECT_EQ(failure_of("exit 78", not_begun()).code(), "none");
 }
 
 TEST(LauncherEnd, NamesTheSettingsThatMpirunWasGiven) {
-    const test::TempDir home;
+    const TempDir home;
     std::filesystem::create_directory(home / ".openmpi");
     std::ofstream(home / ".openmpi/mca-params.conf") << "# a comment\n\n x = y\nz=1\n";
     const Environment environment(std::map<std::string, std::string>{
@@ -259,7 +252,7 @@ TEST(LaunchLimits, RaiseWhatMayBeRaisedAndNameWhatMayNot) {
     ::getrlimit(RLIMIT_NOFILE, &raised);
     ::setrlimit(RLIMIT_NOFILE, &before);
     EXPECT_GE(raised.rlim_cur, 48u);
-    EXPECT_EQ(test::caught_code([] { settle_limits(1 << 28); }), "E693");
+    EXPECT_EQ(caught_code([] { settle_limits(1 << 28); }), "E693");
 }
 
 TEST(LaunchFolder, IsThereAndGoesAndTakesAbandonedOnesAlong) {
@@ -276,7 +269,7 @@ TEST(LaunchFolder, IsThereAndGoesAndTakesAbandonedOnesAlong) {
         EXPECT_FALSE(std::filesystem::exists(abandoned));
     }
     EXPECT_FALSE(std::filesystem::exists(path));
-    EXPECT_EQ(test::caught_code([] { const LaunchFolder folder(1 << 30); }), "E632");
+    EXPECT_EQ(caught_code([] { const LaunchFolder folder(1 << 30); }), "E632");
 }
 
 }  // namespace

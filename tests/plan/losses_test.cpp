@@ -166,8 +166,8 @@ TEST(LossError, NamesThreadsWhereThereAreSeveral) {
     EXPECT_THAT(first.why(), HasSubstr("went wrong on 2 threads"));
     EXPECT_THAT(first.fix(), HasSubstr("--threads 1"));
     const Error later = loss_error(HUGE_VAL, 7, settings);
-    EXPECT_THAT(later.why(), AllOf(HasSubstr("diverged"), HasSubstr("2 threads")));
-    EXPECT_THAT(later.fix(), AllOf(HasSubstr("--lr"), HasSubstr("--threads 1")));
+    EXPECT_THAT(later.why(), has("diverged", "2 threads"));
+    EXPECT_THAT(later.fix(), has("--lr", "--threads 1"));
 }
 
 TEST(LossError, SpeaksOfDivergenceLaterAndKnowsThatFp16EndsEarly) {

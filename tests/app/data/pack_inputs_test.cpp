@@ -4,18 +4,10 @@
 #include "lockstep/core/environment.hpp"
 
 #include "command.hpp"
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
-
-using test::caught_code;
-using test::caught_text;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::unique_ptr<RowSource> opened(const std::vector<std::string>& words) {
     PackInputs inputs;
@@ -70,7 +62,7 @@ TEST(PackInputs, TakeOptionsOfTheirOwnOnly) {
 }
 
 TEST(PackInputs, AreOpenedAsTold) {
-    const test::TempDir folder;
+    const TempDir folder;
     const std::string csv = folder.file("x.csv", "1;2;a\n3;4;b\n");
     const auto source = opened(
         {"--csv", csv, "--label", "3", "--separator", "semicolon", "--real", "f64", "--header=no"});

@@ -2,14 +2,10 @@
 #include "lockstep/core/error.hpp"
 
 #include "drill/drill.hpp"
-#include "support/caught.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
-
-using testing::HasSubstr;
 
 FaultReport passed() {
     return {.name = "killed-rank",
@@ -75,14 +71,14 @@ TEST(Drill, IsWellWhereAllThatWasRehearsedPassed) {
 }
 
 TEST(Drill, FailsByTheNameOfWhatFailed) {
-    EXPECT_THAT(test::caught_text([] {
+    EXPECT_THAT(caught_text([] {
                     check_drill(page_of({passed(), failed()}));
                 }),
                 HasSubstr("error E740: 1 of 2 faults did not end as they should: preempt"));
 }
 
 TEST(Drill, FailsWhereNothingWasRehearsed) {
-    EXPECT_EQ(test::caught_code([] { check_drill(page_of({skipped()})); }), "E741");
+    EXPECT_EQ(caught_code([] { check_drill(page_of({skipped()})); }), "E741");
 }
 
 }  // namespace

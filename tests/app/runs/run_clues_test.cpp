@@ -7,7 +7,7 @@
 #include "lockstep/run/verdict.hpp"
 
 #include "runs/resume_command.hpp"
-#include "support/temp_dir.hpp"
+#include "support/unit.hpp"
 
 #include <chrono>
 #include <cmath>
@@ -15,15 +15,9 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 /// A ring as it is on a host with another boot, `host`, that heard of its rank `ago_s` ago.
 void move_away(std::string& ring, const std::string& host, double ago_s, double ahead_s) {
@@ -42,7 +36,7 @@ void move_away(std::string& ring, const std::string& host, double ago_s, double 
     }
 }
 
-class MadeUpRun : public testing::Test {
+class MadeUpRun : public InFolder {
   protected:
     MadeUpRun() {
         {
@@ -57,11 +51,11 @@ class MadeUpRun : public testing::Test {
 
     /// Rank `rank` on `host`, heard of `ago_s` ago, whose clock is `ahead_s` ahead of rank 0's.
     void leave_rank(int rank, const std::string& host, double ago_s, double ahead_s = 0) {
-        test::TempDir own;
+        TempDir own;
         FlightRecorder recorder(own.path(), rank, 2);
         recorder.mark_running();
         recorder.beat();
-        std::string ring = test::content_of(ring_path(own.path(), rank));
+        std::string ring = content_of(ring_path(own.path(), rank));
         move_away(ring, host, ago_s, ahead_s);
         folder_.file(fs::path("run/logs/i1/flight") / ring_path("", rank).filename(), ring);
         const double time_s = unix_time_s() - 700 + ahead_s;
@@ -88,7 +82,6 @@ class MadeUpRun : public testing::Test {
 
     RunStatus status() const { return status_of_run(root_, StatusDepth::history); }
 
-    test::TempDir folder_;
     const fs::path root_ = folder_ / "run";
 };
 

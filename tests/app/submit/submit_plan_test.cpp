@@ -4,19 +4,15 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/data/manifest.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
 
-using testing::HasSubstr;
 using Variable = std::pair<std::string, std::string>;
 
 // A folder with one template and one site.
-class SubmitFolder : public testing::Test {
+class SubmitFolder : public InFolder {
   protected:
     SubmitFolder() {
         make_directories(folder_.path() / "slurm/sites");
@@ -41,8 +37,6 @@ class SubmitFolder : public testing::Test {
     std::string option_of(const SubmitPlan& plan, const std::string& name) {
         return value_of(plan.script.parts[0], name).value_or("none");
     }
-
-    test::TempDir folder_;
 };
 
 TEST_F(SubmitFolder, CommandLineIsOverSiteIsOverTemplate) {
@@ -70,7 +64,7 @@ TEST_F(SubmitFolder, TellsJobShOfTheContainer) {
                 testing::IsSupersetOf({Variable{"LOCKSTEP_LAUNCHER", "srun"},
                                        {"LOCKSTEP_CONTAINER", "a://b"},
                                        {"LOCKSTEP_CONTAINER_RUNTIME", "pyxis"}}));
-    EXPECT_THAT(plan({}).settings.variables, testing::ElementsAre(testing::Key("LOCKSTEP_ROOT")));
+    EXPECT_THAT(plan({}).settings.variables, ElementsAre(testing::Key("LOCKSTEP_ROOT")));
 }
 
 TEST_F(SubmitFolder, AChainSharesARunAndIsNotRequeued) {
@@ -78,14 +72,14 @@ TEST_F(SubmitFolder, AChainSharesARunAndIsNotRequeued) {
     EXPECT_EQ(option_of(chain, "requeue"), "none");
     EXPECT_EQ(option_of(chain, "no-requeue"), "");
     EXPECT_EQ(option_of(chain, "dependency"), "singleton");
-    EXPECT_THAT(chain.settings.variables, testing::Contains(testing::Pair("RUN", "runs/one")));
+    EXPECT_THAT(chain.settings.variables, Contains(testing::Pair("RUN", "runs/one")));
 }
 
 TEST_F(SubmitFolder, RefusesWhatIsNotThereOrDoesNotGoTogether) {
     const auto code = [&](const SubmitOptions& options) {
-        return test::caught_code([&] { plan(options); });
+        return caught_code([&] { plan(options); });
     };
-    EXPECT_THAT(test::caught_text([&] { plan({.template_name = "single-nod"}); }),
+    EXPECT_THAT(caught_text([&] { plan({.template_name = "single-nod"}); }),
                 HasSubstr("did you mean 'single-node'?"));
     EXPECT_EQ(code({.template_name = "single-nod"}), "E539");
     EXPECT_EQ(code({.site = "nowhere"}), "E539");
@@ -111,7 +105,7 @@ TEST_F(SubmitFolder, RefusesMoreRanksThanTheRunThatGoesOnHasVirtualRanks) {
         JobRequest request;
         request.parts = {JobPart{.tasks = ranks}};
         const SubmitOptions options{.run = folder_.path(), .chain = 2};
-        return test::caught_code([&] { check_ranks_will_run(options, request, {}); });
+        return caught_code([&] { check_ranks_will_run(options, request, {}); });
     };
     EXPECT_EQ(code(3), "E640");
     EXPECT_NE(code(2), "E640");
@@ -119,7 +113,7 @@ TEST_F(SubmitFolder, RefusesMoreRanksThanTheRunThatGoesOnHasVirtualRanks) {
 
 TEST_F(SubmitFolder, RefusesAFolderOfOutputThatIsMissing) {
     const auto text_of = [&](const SbatchOptions& part) {
-        return test::caught_text([&] { check_output_folders({.head = "", .parts = {part}}); });
+        return caught_text([&] { check_output_folders({.head = "", .parts = {part}}); });
     };
     const std::string here = folder_.path().string();
     for (const char* name : {"output", "error"})
@@ -157,7 +151,7 @@ TEST_F(SubmitFolder, SitesAreReadByTypeAndKey) {
                                                           {"container-runtime = \"x\"", "E112"},
                                                           {"launcher = = 1", "E110"}}) {
         write_site(text);
-        EXPECT_EQ(test::caught_code([&] { plan({.site = "here"}); }), code) << text;
+        EXPECT_EQ(caught_code([&] { plan({.site = "here"}); }), code) << text;
     }
 }
 
@@ -211,7 +205,7 @@ TEST(SubmitEstimate, LooksAtTheVocabularyAndTheLengthOfText) {
     manifest.samples = manifest.block_rows = 4;
     manifest.fields = {tokens};
     manifest.shards = {{"a.h5", 5000, 4, 0, std::string(32, 'a'), {{100, 1, 7, "tokens"}}}};
-    test::TempDir folder;
+    TempDir folder;
     write_file_atomically(folder.path() / manifest_name, manifest_text(manifest));
     const auto estimate = estimate_job({.data = folder.path(), .model = {"gpt"}}, {}, 0);
     EXPECT_EQ(estimate.parameters, 10'844'160u - (256 - 12 + 256 - 16) * 384);

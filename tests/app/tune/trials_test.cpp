@@ -6,18 +6,10 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "support/caught.hpp"
-#include "support/temp_dir.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 KnobResult transports() {
     return {.knob = {.name = "transport",
@@ -56,7 +48,7 @@ TEST(KnobText, SaysWhatGivesOtherBits) {
 }
 
 TEST(ConfigOf, IsReadAsAConfig) {
-    const test::TempDir folder;
+    const TempDir folder;
     write_file_atomically(folder / "tuned.toml", config_of(tuned(), "2026-01-31"));
     const Config config = read_config(folder / "tuned.toml");
     EXPECT_EQ(config.size(), 3u);
@@ -87,16 +79,15 @@ TEST(AddRound, RefusesOtherBitsThanThoseOfTheRoundsBefore) {
     EXPECT_EQ(result.step_s[1].back(), 0.003);
     add_round(result, 2, {.step_s = 0.003, .parameters = "abc"});
     EXPECT_EQ(result.parameters[2], "abc");
-    EXPECT_THAT(
-        test::caught_text([&] { add_round(result, 1, {.step_s = 0.003, .parameters = "def"}); }),
-        HasSubstr("error E743: --transport mpi gave other parameters than before"));
+    EXPECT_THAT(caught_text([&] { add_round(result, 1, {.step_s = 0.003, .parameters = "def"}); }),
+                HasSubstr("error E743: --transport mpi gave other parameters than before"));
 }
 
 TEST(CommonParameters, AreThoseOfAllThatChangeSpeedAlone) {
     EXPECT_EQ(common_parameters({transports()}, "abc"), "abc");
     KnobResult other = transports();
     other.parameters[1] = "def";
-    EXPECT_THAT(test::caught_text([&] { common_parameters({other}, "abc"); }),
+    EXPECT_THAT(caught_text([&] { common_parameters({other}, "abc"); }),
                 HasSubstr("error E743: --transport mpi gave other parameters"));
     other.knob.decides_bits = true;
     EXPECT_EQ(common_parameters({other}, "abc"), "abc");

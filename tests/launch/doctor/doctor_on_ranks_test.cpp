@@ -4,21 +4,18 @@
 #include "lockstep/launch/examine.hpp"
 
 #include "doctor/probes.hpp"
-#include "support/caught.hpp"
 #include "support/mpi_test.hpp"
+#include "support/unit.hpp"
 
 #include <algorithm>
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <sched.h>
 
 namespace lockstep {
 namespace {
 
 using test::ranks;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 std::string errors_in(const std::vector<DoctorFinding>& findings) {
     std::string text;
@@ -52,7 +49,7 @@ TEST(DoctorOnRanks, PreflightTakesLessThanTwoSeconds) {
     for (int i = 0; i < 10 && quick < ranks().size(); ++i) {
         ranks().barrier();
         const double begin = now_s();
-        EXPECT_EQ(test::caught_text([] { run_preflight(ranks(), RankFacts(), {}); }), "");
+        EXPECT_EQ(caught_text([] { run_preflight(ranks(), RankFacts(), {}); }), "");
         best = std::min(best, now_s() - begin);
         quick = best < 2.0 ? 1 : 0;
         ranks().all_reduce_sum({&quick, 1});
@@ -63,8 +60,8 @@ TEST(DoctorOnRanks, PreflightTakesLessThanTwoSeconds) {
 
 TEST(DoctorOnRanks, PreflightStopsAllRanksAlike) {
     const DoctorPlan greedy{.shared_bytes = std::uint64_t{1} << 60};
-    EXPECT_EQ(test::caught_code([&] { run_preflight(ranks(), RankFacts(), greedy); }), "E613");
-    EXPECT_EQ(test::caught_text([&] { run_preflight(ranks(), RankFacts(), greedy, {"L1"}); }), "");
+    EXPECT_EQ(caught_code([&] { run_preflight(ranks(), RankFacts(), greedy); }), "E613");
+    EXPECT_EQ(caught_text([&] { run_preflight(ranks(), RankFacts(), greedy, {"L1"}); }), "");
 }
 
 TEST(DoctorOnRanks, FindsStaleVariablesOfOneRank) {

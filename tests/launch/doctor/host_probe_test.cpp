@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/host_probe.hpp"
 
-#include "support/caught.hpp"
-
-#include <gmock/gmock.h>
+#include "support/unit.hpp"
 
 namespace lockstep {
 namespace {
-
-using test::caught_text;
-using testing::AllOf;
-using testing::HasSubstr;
 
 HostProbe host(const std::string& name, const std::vector<std::string>& networks) {
     HostProbe probe{name, {}, {}};
@@ -47,10 +41,10 @@ TEST(ChooseNetwork, RefusesHostsThatNothingJoins) {
     std::vector hosts{host("1", {one}), host("2", {two})};
     hosts[1].own.left_out.push_back({"wg0", "a tunnel"});
     EXPECT_THAT(caught_text([&] { choose_network(hosts, one); }),
-                AllOf(HasSubstr("E647: no network connects the hosts 1, 2"),
-                      HasSubstr("10.0.1.0/24 (2 is not in it)"),
-                      HasSubstr("wg0 (a tunnel)"),
-                      HasSubstr("export OMPI_MCA_btl_tcp_if_include=NETWORK")));
+                has("E647: no network connects the hosts 1, 2",
+                    "10.0.1.0/24 (2 is not in it)",
+                    "wg0 (a tunnel)",
+                    "export OMPI_MCA_btl_tcp_if_include=NETWORK"));
 }
 
 /// Host `name` in network `one` by interface "eth".
@@ -136,7 +130,7 @@ TEST(AskHosts, NamesTheOneThatDoesNotAnswerWithItsLastWords) {
     const std::vector<std::string> names{"n7"};
     const std::vector<std::vector<std::string>> commands{{"echo", "no route to n7"}};
     EXPECT_THAT(caught_text([&] { ask_hosts(names, commands, 20); }),
-                AllOf(HasSubstr("E647: host 'n7' does not report"), HasSubstr("no route to n7")));
+                has("E647: host 'n7' does not report", "no route to n7"));
     const std::vector<std::vector<std::string>> silent{{"sleep", "30"}};
     EXPECT_THAT(caught_text([&] { ask_hosts(names, silent, 0.1); }),
                 HasSubstr("its last output: nothing"));
