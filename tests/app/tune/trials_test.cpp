@@ -32,14 +32,11 @@ Tuning tuned() {
     return tuning;
 }
 
-TEST(KnobText, HasALineForEachValue) {
+TEST(KnobText, HasALineForEachValueAndSaysWhatGivesOtherBits) {
     const std::string text = knob_text(transports());
     EXPECT_THAT(text, HasSubstr("auto                       2.000 ms a step (2.000 to 2.000): as"));
     EXPECT_THAT(text, HasSubstr("1.000 ms a step (1.000 to 1.000): 2.00 times as fast"));
     EXPECT_THAT(text, HasSubstr("shared-memory              does not run: error E653: no"));
-}
-
-TEST(KnobText, SaysWhatGivesOtherBits) {
     KnobResult result = transports();
     result.knob.decides_bits = true;
     result.parameters[1] = "def";
@@ -93,64 +90,52 @@ TEST(CommonParameters, AreThoseOfAllThatChangeSpeedAlone) {
     EXPECT_EQ(common_parameters({other}, "abc"), "abc");
 }
 
-std::vector<std::string> texts(const Knob& knob) {
+const KnobFacts four_cores{.cores = 4, .virtual_ranks = 8};
+
+std::vector<std::string> texts(const std::string& name,
+                               const KnobFacts& facts = four_cores,
+                               const Variant& current = {}) {
     std::vector<std::string> all;
+    const Knob knob = knob_of(name, facts, current);
     for (const Variant& variant : knob.variants) all.push_back(variant_text(knob, variant));
     return all;
 }
 
-KnobFacts four_cores() {
-    return {.cores = 4, .virtual_ranks = 8};
-}
-
 TEST(Knobs, KnowWhichOfThemDecideBits) {
     for (const std::string& name : knob_names()) {
-        const bool decides = knob_of(name, four_cores(), {}).decides_bits;
+        const bool decides = knob_of(name, four_cores, {}).decides_bits;
         EXPECT_EQ(decides, name == "threads") << name;
     }
     EXPECT_EQ(knob_names().back(), "threads") << "what decides bits is tried last";
 }
 
-TEST(Knobs, BeginWithWhatThereIs) {
-    EXPECT_THAT(texts(knob_of("np", four_cores(), {})), ElementsAre("1", "2", "4"));
-    EXPECT_THAT(texts(knob_of("io-threads", four_cores(), {})), ElementsAre("0", "1", "2", "4"));
-    EXPECT_THAT(texts(knob_of("leaves", four_cores(), {})), ElementsAre("auto", "one-by-one"));
-}
-
-TEST(Knobs, HaveNoMoreRanksThanVirtualRanksOrCores) {
-    KnobFacts facts = four_cores();
-    facts.virtual_ranks = 2;
-    EXPECT_THAT(texts(knob_of("np", facts, {})), ElementsAre("1", "2"));
-    facts = four_cores();
-    facts.cores = 6;
-    facts.threads = 2;
-    EXPECT_THAT(texts(knob_of("np", facts, {})), ElementsAre("1", "2", "3"));
-}
-
-TEST(Knobs, ShareCoresAmongRanksAndThreads) {
+TEST(Knobs, BeginWithWhatThereIsAndHaveNoMoreRanksThanVirtualRanksOrCores) {
+    EXPECT_THAT(texts("np"), ElementsAre("1", "2", "4"));
+    EXPECT_THAT(texts("io-threads"), ElementsAre("0", "1", "2", "4"));
+    EXPECT_THAT(texts("leaves"), ElementsAre("auto", "one-by-one"));
+    EXPECT_THAT(texts("np", {.cores = 4, .virtual_ranks = 2}), ElementsAre("1", "2"));
+    EXPECT_THAT(texts("np", {.cores = 6, .threads = 2, .virtual_ranks = 8}),
+                ElementsAre("1", "2", "3"));
     EXPECT_THAT(
-        texts(knob_of("threads", four_cores(), {{"np", "4"}})),
+        texts("threads", four_cores, {{"np", "4"}}),
         ElementsAre("1 in each of 4 rank(s)", "2 in each of 2 rank(s)", "4 in each of 1 rank(s)"));
 }
 
-TEST(Knobs, LeaveWhatIsGiven) {
-    KnobFacts facts = four_cores();
+TEST(Knobs, LeaveWhatIsGivenAndTryNothingBetweenRanksWhereThereIsOne) {
+    KnobFacts facts = four_cores;
     facts.given = {"np", "transport"};
-    EXPECT_THAT(knob_of("np", facts, {}).variants, IsEmpty());
-    EXPECT_THAT(knob_of("transport", facts, {{"np", "2"}}).variants, IsEmpty());
+    EXPECT_THAT(texts("np", facts), IsEmpty());
+    EXPECT_THAT(texts("transport", facts, {{"np", "2"}}), IsEmpty());
     EXPECT_THAT(
-        texts(knob_of("threads", facts, {})),
+        texts("threads", facts),
         ElementsAre("1 in each of 1 rank(s)", "2 in each of 1 rank(s)", "4 in each of 1 rank(s)"));
-}
-
-TEST(Knobs, TryNothingBetweenRanksWhereThereIsOne) {
-    EXPECT_THAT(knob_of("transport", four_cores(), {}).variants, IsEmpty());
-    EXPECT_THAT(texts(knob_of("transport", four_cores(), {{"np", "2"}})),
+    EXPECT_THAT(texts("transport"), IsEmpty());
+    EXPECT_THAT(texts("transport", four_cores, {{"np", "2"}}),
                 ElementsAre("auto", "shared-memory", "mpi"));
 }
 
 TEST(Knobs, KeepWhatWasChosenBefore) {
-    for (const Variant& variant : knob_of("io-threads", four_cores(), {{"np", "2"}}).variants)
+    for (const Variant& variant : knob_of("io-threads", four_cores, {{"np", "2"}}).variants)
         EXPECT_EQ(variant.at("np"), "2");
 }
 
@@ -170,25 +155,18 @@ TEST(SpeedUp, IsTheMedianOfTheRounds) {
     EXPECT_EQ(speed_up_text(found), "2.00 times as fast (1.90 to 2.10)");
 }
 
-TEST(SpeedUp, IsNoGainWithinTheNoise) {
-    const std::vector before{1.10, 1.00, 1.20}, after{1.02, 0.99, 1.15};
-    EXPECT_GT(speed_up(before, after).least, 1);
-    EXPECT_FALSE(speed_up(before, after).is_gain());
-}
-
-TEST(SpeedUp, IsNoGainWhereOneRoundSaysOtherwise) {
-    const std::vector before{2.0, 2.0, 2.0}, after{1.0, 1.0, 2.01};
-    EXPECT_FALSE(speed_up(before, after).is_gain());
+TEST(SpeedUp, IsNoGainWithinTheNoiseOrWhereOneRoundSaysOtherwise) {
+    const SpeedUp within = speed_up(std::vector{1.10, 1.00, 1.20}, std::vector{1.02, 0.99, 1.15});
+    EXPECT_GT(within.least, 1);
+    EXPECT_FALSE(within.is_gain());
+    EXPECT_FALSE(speed_up(std::vector{2.0, 2.0, 2.0}, std::vector{1.0, 1.0, 2.01}).is_gain());
 }
 
 TEST(QuickestWay, IsTheQuickestOfThoseBeyondTheNoise) {
     EXPECT_EQ(quickest_way(Ways{{2, 2}, {1.5, 1.5}, {1, 1}, {3, 3}}), 2u);
     EXPECT_EQ(quickest_way(Ways{{2, 2}, {1.9, 2.05}}), 0u);
     EXPECT_EQ(quickest_way(Ways{{2, 2}}), 0u);
-}
-
-TEST(QuickestWay, IsNoneThatDidNotRun) {
-    EXPECT_EQ(quickest_way(Ways{{2, 2}, {}, {1}}), 0u);
+    EXPECT_EQ(quickest_way(Ways{{2, 2}, {}, {1}}), 0u) << "one that did not run";
 }
 
 TEST(MedianOf, TakesTheMiddle) {
