@@ -173,10 +173,9 @@ OptionSection applied_to_group(InferSettings& settings) {
     return {
         "Samples to compute",
         {data_option("data", settings.data, "data to read, as for train"),
-         choice_option(
-             "part",
+         enum_option(
+             "part all|train|held-out",
              settings.part,
-             {{"all", RunPart::all}, {"train", RunPart::trained}, {"held-out", RunPart::held_out}},
              "samples to use of a run with --split, whose training data --data names: train, those "
              "it was trained on; held-out, those it was tested on"),
          list_option("channels N[,N]",

@@ -82,27 +82,16 @@ OptionSection where(TrainSettings& s) {
 
 std::vector<Option> task(TrainSettings& s) {
     return {
-        choice_option("task",
-                      s.task.kind,
-                      {{"auto", TaskKind::automatic},
-                       {"classification", TaskKind::classification},
-                       {"multi-label", TaskKind::multi_label},
-                       {"regression", TaskKind::regression},
-                       {"segmentation", TaskKind::segmentation},
-                       {"next-token", TaskKind::next_token},
-                       {"program", TaskKind::program}},
-                      "task to train; auto: chosen by the data's fields; program: FILE.pt2 or "
-                      "FILE.so returns the loss of each sample"),
+        enum_option(
+            "task auto|classification|multi-label|regression|segmentation|next-token|program",
+            s.task.kind,
+            "task to train; auto: chosen by the data's fields; program: FILE.pt2 or "
+            "FILE.so returns the loss of each sample"),
         list_option("inputs FIELD",
                     s.inputs,
                     "input field of the model; several are passed in this order; unset: the first "
                     "one found of images, features and tokens"),
-        choice_option("loss",
-                      s.task.loss,
-                      {{"mse", RegressionLoss::mse},
-                       {"mae", RegressionLoss::mae},
-                       {"huber", RegressionLoss::huber}},
-                      "loss function of regression"),
+        enum_option("loss mse|mae|huber", s.task.loss, "loss function of regression"),
         real_option("huber-delta",
                     s.task.huber_delta,
                     {1e-30, 1e30},
@@ -135,11 +124,10 @@ std::vector<Option> model(TrainSettings& s) {
                     s.model.output,
                     "output of --model FILE.pt2 or FILE.so that is used; unset: the only one, or "
                     "all with --task program"),
-        choice_option("model-mode",
-                      s.model.program_mode,
-                      {{"train", ProgramMode::train}, {"as-exported", ProgramMode::as_exported}},
-                      "mode of --model FILE.pt2; as-exported: one that was exported for evaluation "
-                      "learns with batch norm and dropout switched off"),
+        enum_option("model-mode train|as-exported",
+                    s.model.program_mode,
+                    "mode of --model FILE.pt2; as-exported: one that was exported for evaluation "
+                    "learns with batch norm and dropout switched off"),
         unset_flag_option("no-bias", s.model.bias, "use layers without bias"),
         list_option("channels N[,N]",
                     s.model.channels,
@@ -154,14 +142,7 @@ std::vector<Option> model(TrainSettings& s) {
 }
 
 std::vector<Option> update_rule(OptimizerSettings& s) {
-    return {choice_option("optimizer",
-                          s.kind,
-                          {{"adam", OptimizerKind::adam},
-                           {"adamw", OptimizerKind::adamw},
-                           {"lamb", OptimizerKind::lamb},
-                           {"lars", OptimizerKind::lars},
-                           {"sgd", OptimizerKind::sgd}},
-                          "update rule"),
+    return {enum_option("optimizer adam|adamw|lamb|lars|sgd", s.kind, "update rule"),
             real_option("lr", s.learning_rate, {0, 1e6}, "learning rate"),
             list_option("lr-group GLOB=FACTOR",
                         s.rate_factors,
@@ -188,15 +169,9 @@ std::vector<Option> update_rule(OptimizerSettings& s) {
 }
 
 std::vector<Option> schedule(ScheduleSettings& s) {
-    return {choice_option("schedule",
-                          s.kind,
-                          {{"constant", ScheduleKind::constant},
-                           {"step", ScheduleKind::step},
-                           {"cosine", ScheduleKind::cosine},
-                           {"linear", ScheduleKind::linear},
-                           {"polynomial", ScheduleKind::polynomial},
-                           {"one-cycle", ScheduleKind::one_cycle}},
-                          "learning rate schedule after the warm-up"),
+    return {enum_option("schedule constant|step|cosine|linear|polynomial|one-cycle",
+                        s.kind,
+                        "learning rate schedule after the warm-up"),
             whole_option("warmup-steps", s.warmup_steps, {0, 1 << 30}, "steps of linear warm-up"),
             period_option("lr-every",
                           s.every,
@@ -204,12 +179,9 @@ std::vector<Option> schedule(ScheduleSettings& s) {
                           "30epochs, 5000steps"),
             real_option("lr-gamma", s.gamma, {0, 1}, "factor of --schedule step"),
             real_option("lr-power", s.power, {0.01, 100}, "exponent of --schedule polynomial"),
-            choice_option("lr-scale",
-                          s.scale,
-                          {{"none", RateScale::none},
-                           {"linear", RateScale::linear},
-                           {"sqrt", RateScale::square_root}},
-                          "multiply --lr by --batch / --reference-batch, or by its square root"),
+            enum_option("lr-scale none|linear|sqrt",
+                        s.scale,
+                        "multiply --lr by --batch / --reference-batch, or by its square root"),
             whole_option("reference-batch",
                          s.reference_batch,
                          {1, 1 << 24},
@@ -258,19 +230,12 @@ std::vector<Option> numerics(TrainSettings& s) {
              {"avx512-bf16", InstructionSet::avx512_bf16},
              {"amx", InstructionSet::amx}},
             "instruction set; unset: the best that all ranks have, at most avx512 for fp32"),
-        choice_option(
-            "device",
-            s.device,
-            {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
-            "device of the ranks; auto: cuda if each has a GPU that LibTorch can use"),
-        choice_option(
-            "precision",
+        enum_option("device auto|cpu|cuda",
+                    s.device,
+                    "device of the ranks; auto: cuda if each has a GPU that LibTorch can use"),
+        enum_option(
+            "precision auto|fp32|tf32|bf16|fp16",
             s.precision,
-            {{"auto", Precision::automatic},
-             {"fp32", Precision::fp32},
-             {"tf32", Precision::tf32},
-             {"bf16", Precision::bf16},
-             {"fp16", Precision::fp16}},
             "precision of matrix products and convolutions; weights, gradients and updates are "
             "fp32; auto: tf32 on GPUs of compute capability 8.0 and above, else fp32"),
         real_option("loss-scale",
@@ -282,11 +247,10 @@ std::vector<Option> numerics(TrainSettings& s) {
 
 std::vector<Option> sample_order(TrainSettings& s) {
     return {
-        choice_option("order",
-                      s.order,
-                      {{"lanes", OrderKind::lanes}, {"uniform", OrderKind::uniform}},
-                      "order of samples; lanes: permuted blocks; uniform: one permutation of all "
-                      "samples, for data in memory"),
+        enum_option("order lanes|uniform",
+                    s.order,
+                    "order of samples; lanes: permuted blocks; uniform: one permutation of all "
+                    "samples, for data in memory"),
         text_option(
             "normalise HOW",
             s.normalise,
@@ -342,12 +306,10 @@ std::vector<Option> saving(TrainSettings& s) {
                         s.checkpoint_overhead,
                         {1e-5, 0.5},
                         "largest share of time that saves of --checkpoint-every auto may cost"),
-            shared(choice_option("checkpoint-mode",
-                                 s.checkpoint_mode,
-                                 {{"overlapped", CheckpointMode::overlapped},
-                                  {"blocking", CheckpointMode::blocking}},
-                                 "write checkpoints beside the steps that follow, from a copy in "
-                                 "memory, or between two steps")),
+            shared(enum_option("checkpoint-mode overlapped|blocking",
+                               s.checkpoint_mode,
+                               "write checkpoints beside the steps that follow, from a copy in "
+                               "memory, or between two steps")),
             shared(keep_option(s.keep))};
 }
 
@@ -366,12 +328,9 @@ std::vector<Option> looking(TrainSettings& s) {
                             {0, 1'000'000},
                             "stop after N evaluations without a better --keep-best metric (unset: "
                             "loss); 0: never")),
-        shared(choice_option(
-            "on-nonfinite",
+        shared(enum_option(
+            "on-nonfinite stop|skip|rollback",
             s.on_nonfinite,
-            {{"stop", NonFinite::stop},
-             {"skip", NonFinite::skip},
-             {"rollback", NonFinite::rollback}},
             "if loss or gradient is not finite: stop (loss only); skip such steps, at most 100 in "
             "a row; or rollback: skip, and return to the weights of the last --checkpoint-every")),
         shared(steps_option("noise-scale-every",
@@ -408,36 +367,26 @@ OptionSection how_long(TrainSettings& s) {
 
 std::vector<Option> communication(TrainSettings& s) {
     return {
-        shared(choice_option(
-            "transport",
-            s.transport,
-            {{"auto", Transport::automatic},
-             {"shared-memory", Transport::shared_memory},
-             {"hierarchical", Transport::hierarchical},
-             {"mpi", Transport::mpi}},
-            "how ranks exchange gradients; auto: the best for the nodes and devices")),
+        shared(
+            enum_option("transport auto|shared-memory|hierarchical|mpi",
+                        s.transport,
+                        "how ranks exchange gradients; auto: the best for the nodes and devices")),
         shared(choice_option(
             "shard-state",
             s.shard_state,
             {{"auto", {}}, {"node", ShardState::node}, {"all", ShardState::all}},
             "keep the optimizer's state once on each node, or once in all: each of N nodes then "
             "needs 1/N of it, and weights travel after the update; auto: all if there is state")),
-        choice_option(
-            "comm-thread",
-            s.comm_thread,
-            {{"auto", CommThread::automatic}, {"on", CommThread::on}, {"off", CommThread::off}},
-            "sum gradients on a separate thread; auto: if the rank has a core for it"),
-        choice_option("leaves",
-                      s.leaves,
-                      {{"auto", LeafMode::automatic},
-                       {"together", LeafMode::together},
-                       {"one-by-one", LeafMode::one_by_one}},
-                      "compute a rank's leaves in one pass; auto: if a test before training shows "
-                      "the same bits"),
-        choice_option(
-            "graph",
+        enum_option("comm-thread auto|on|off",
+                    s.comm_thread,
+                    "sum gradients on a separate thread; auto: if the rank has a core for it"),
+        enum_option("leaves auto|together|one-by-one",
+                    s.leaves,
+                    "compute a rank's leaves in one pass; auto: if a test before training shows "
+                    "the same bits"),
+        enum_option(
+            "graph auto|on|off",
             s.graph,
-            {{"auto", GraphMode::automatic}, {"on", GraphMode::on}, {"off", GraphMode::off}},
             "replay a leaf's GPU work as a CUDA graph, with the same bits; auto: if that is faster "
             "and no other rank waits for its gradients"),
         shared(flag_option("share-gpu",
@@ -473,15 +422,12 @@ std::vector<Option> reading(TrainSettings& s) {
             {{"auto", {}}, {"stream", DataMode::stream}, {"resident", DataMode::resident}},
             "stream data from files, or keep them resident in memory that the node shares; auto: "
             "resident if they fit"),
-        choice_option("page-cache",
-                      s.page_cache,
-                      {{"keep", PageCache::keep}, {"drop", PageCache::drop}},
-                      "keep or drop pages of data that were read in the system's page cache"),
-        shared(
-            choice_option("on-bad-data",
-                          s.on_bad_data,
-                          {{"fail", BadData::fail}, {"mask", BadData::mask}},
-                          "with damaged samples: fail, or mask them, so that they do not count")),
+        enum_option("page-cache keep|drop",
+                    s.page_cache,
+                    "keep or drop pages of data that were read in the system's page cache"),
+        shared(enum_option("on-bad-data fail|mask",
+                           s.on_bad_data,
+                           "with damaged samples: fail, or mask them, so that they do not count")),
         shared(flag_option("accept-data",
                            s.accepts_data,
                            "if files of --field have other names or times than in the run: compare "

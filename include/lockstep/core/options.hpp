@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -143,6 +144,21 @@ Option choice_option(const std::string& spec,
         words,
         index,
         [&target, choices](std::size_t i) { target = choices[i].second; },
+        help);
+}
+
+/// Makes an option with one of an enum's first values: `spec` has their words, "device auto|cpu",
+/// in the order of the enumerators.
+template <class Enum>
+requires std::is_enum_v<Enum> Option enum_option(const std::string& spec,
+                                                 Enum& target,
+                                                 const std::string& help) {
+    const std::vector<std::string> parts = split(spec, ' ');
+    return choice_option(
+        parts.at(0),
+        split(parts.at(1), '|'),
+        [&target] { return static_cast<std::size_t>(target); },
+        [&target](std::size_t i) { target = static_cast<Enum>(i); },
         help);
 }
 

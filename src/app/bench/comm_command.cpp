@@ -66,12 +66,10 @@ OptionTable bench_option_table(BenchOptions& o) {
               o.beside,
               names_beside(),
               fmt::format("all-reduces to compare with: {}", fmt::join(names_beside(), ", "))),
-          choice_option(
-              "split",
-              o.split,
-              {{"all", RankSplit::all}, {"intra", RankSplit::intra}, {"inter", RankSplit::inter}},
-              "which ranks sum together: all; intra, those of each node; "
-              "inter, one rank of each node")}},
+          enum_option("split all|intra|inter",
+                      o.split,
+                      "which ranks sum together: all; intra, those of each node; "
+                      "inter, one rank of each node")}},
         {"How",
          {whole_option("iterations,n",
                        o.plan.iterations,

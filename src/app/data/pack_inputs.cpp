@@ -171,19 +171,17 @@ OptionSection table_details(PackInputs& in) {
         list_option("categorical COLUMN",
                     csv.categorical,
                     "with --csv: columns of texts; each text becomes a number, 1 or 0"),
-        choice_option("missing",
-                      csv.missing,
-                      {{"error", Missing::error}, {"drop", Missing::drop}, {"mean", Missing::mean}},
-                      "with --csv: for cells without a value (empty, NA, nan, null, ?): end; leave "
-                      "out their lines; fill features with the mean of their column"),
+        enum_option("missing error|drop|mean",
+                    csv.missing,
+                    "with --csv: for cells without a value (empty, NA, nan, null, ?): end; leave "
+                    "out their lines; fill features with the mean of their column"),
         path_option("like DIR",
                     in.like,
                     "with --csv: packed training data or a run, whose columns, categories and "
                     "means this table gets"),
-        choice_option("header",
-                      csv.header,
-                      {{"auto", Header::guess}, {"yes", Header::yes}, {"no", Header::no}},
-                      "with --csv: whether the first line has names; auto: if it has no number"),
+        enum_option("header auto|yes|no",
+                    csv.header,
+                    "with --csv: whether the first line has names; auto: if it has no number"),
         choice_option("separator",
                       csv.separator,
                       {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
@@ -206,18 +204,14 @@ OptionSection details(PackInputs& in) {
                      in.is_sample_a_file,
                      "with --hdf5: each file holds one sample, whose data sets have no dimension "
                      "that counts samples"),
-         choice_option("layout",
-                       in.layout,
-                       {{"auto", ImageLayout::unstated},
-                        {"chw", ImageLayout::chw},
-                        {"hwc", ImageLayout::hwc}},
-                       "layout of images with --images, --npy and --hdf5; auto: chw; shapes that "
-                       "may be hwc are an error"),
-         choice_option("color",
-                       in.color,
-                       {{"auto", Color::as_first}, {"rgb", Color::rgb}, {"gray", Color::gray}},
-                       "with --folder, and encoded images of --hdf5: channels of all images; auto: "
-                       "those of the first image"),
+         enum_option("layout auto|chw|hwc",
+                     in.layout,
+                     "layout of images with --images, --npy and --hdf5; auto: chw; shapes that "
+                     "may be hwc are an error"),
+         enum_option("color auto|rgb|gray",
+                     in.color,
+                     "with --folder, and encoded images of --hdf5: channels of all images; auto: "
+                     "those of the first image"),
          text_option("resize HxW",
                      in.resize,
                      "with --folder, and encoded images of --hdf5: size that images are resized "
@@ -235,11 +229,9 @@ OptionSection details(PackInputs& in) {
              in.length,
              {0, 1 << 24},
              "with --text and --tokens: tokens that a model is given; a sample has one more"),
-         choice_option(
-             "token-type",
-             in.token_type,
-             {{"npy", RawTokens::none}, {"u16", RawTokens::u16}, {"u32", RawTokens::u32}},
-             "with --tokens: what raw files hold, little-endian; npy: all are NPY files")}};
+         enum_option("token-type npy|u16|u32",
+                     in.token_type,
+                     "with --tokens: what raw files hold, little-endian; npy: all are NPY files")}};
 }
 
 }  // namespace

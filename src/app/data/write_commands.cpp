@@ -145,13 +145,7 @@ constexpr const char* data_synth_help =
 OptionSection samples_section(SynthOptions& synth) {
     return {
         "Samples",
-        {choice_option("kind",
-                       synth.kind,
-                       {{"cifar", SynthKind::classes},
-                        {"segmentation", SynthKind::segmentation},
-                        {"regression", SynthKind::regression},
-                        {"text", SynthKind::text}},
-                       "kind of samples"),
+        {enum_option("kind cifar|segmentation|regression|text", synth.kind, "kind of samples"),
          whole_option("samples", synth.samples, {1, std::int64_t{1} << 40}, "number of samples"),
          whole_option("first",
                       synth.first,

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-enum class ExportFormat { safetensors, npz, torchscript, program };
+enum class ExportFormat { safetensors, npz, program, torchscript };
 
 struct ExportArguments {
     fs::path out;
@@ -150,13 +150,9 @@ Command export_command() {
             "  lockstep export runs/b --out b.pt2 --format pt2 --step 400\n",
         .table = {{"Weights",
                    {path_option("out FILE", arguments->out, "new file"),
-                    choice_option("format",
-                                  arguments->format,
-                                  {{"safetensors", ExportFormat::safetensors},
-                                   {"npz", ExportFormat::npz},
-                                   {"pt2", ExportFormat::program},
-                                   {"torchscript", ExportFormat::torchscript}},
-                                  "format of the file"),
+                    enum_option("format safetensors|npz|pt2|torchscript",
+                                arguments->format,
+                                "format of the file"),
                     flag_option("average",
                                 arguments->takes_average,
                                 "write the moving average of --ema instead of the parameters"),

@@ -310,13 +310,8 @@ OptionTable logs_table(LogsOptions& options) {
          {text_option(
               "rank LIST", options.ranks, "ranks whose lines are shown, such as 3,5-7; unset: all"),
           text_option("node HOST", options.node, "show only lines of ranks on this host"),
-          choice_option("level",
-                        options.level,
-                        {{"debug", Level::debug},
-                         {"info", Level::info},
-                         {"warn", Level::warn},
-                         {"error", Level::error}},
-                        "lowest level of lines that are shown"),
+          enum_option(
+              "level debug|info|warn|error", options.level, "lowest level of lines that are shown"),
           text_option("since TIME|AGO",
                       options.since,
                       "show lines since then: 2026-01-31T12:30 (UTC), or 10m, 2h"),

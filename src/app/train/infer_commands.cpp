@@ -253,13 +253,10 @@ int run_infer(InferArguments& arguments,
 OptionTable predict_table(InferArguments& arguments) {
     std::vector<Option> output{
         path_option("out FILE", arguments.settings.outputs, "new file: .csv, .npy, .h5 or .hdf5"),
-        choice_option("as",
-                      arguments.settings.form,
-                      {{"logits", OutputForm::logits},
-                       {"probabilities", OutputForm::probabilities},
-                       {"classes", OutputForm::classes}},
-                      "what is written: the model's outputs, probabilities, or the "
-                      "most probable class"),
+        enum_option("as logits|probabilities|classes",
+                    arguments.settings.form,
+                    "what is written: the model's outputs, probabilities, or the "
+                    "most probable class"),
         text_option(
             "id COLUMN", arguments.table.row_names, "with a table: column that names the rows")};
     OptionTable table = table_of(arguments, std::move(output));
