@@ -147,11 +147,8 @@ std::string next_member(std::string_view& members) {
 }
 
 void describe(Record& record, ErrorEvent& error) {
-    record.field("code", error.code);
-    record.field("what", error.what);
-    record.sparse("why", error.why);
-    record.sparse("ranks", error.ranks);
-    record.sparse("fix", error.fix);
+    LOCKSTEP_EACH(record.field, error.code, error.what);
+    LOCKSTEP_EACH(record.sparse, error.why, error.ranks, error.fix);
 }
 
 ErrorEvent event_of(const Error& error) {
@@ -168,10 +165,7 @@ Error error_from_bytes(std::string_view bytes) {
 }
 
 void describe(Record& record, LinkTimes& times) {
-    record.field("from", times.from);
-    record.field("messages", times.messages);
-    record.field("bytes", times.bytes);
-    record.field("seconds", times.seconds);
+    LOCKSTEP_EACH(record.field, times.from, times.messages, times.bytes, times.seconds);
 }
 
 void add_links(std::vector<LinkTimes>& sums, std::span<const LinkTimes> more) {

@@ -283,10 +283,7 @@ Json agreed_digests(const Communicator& ranks, const TrainSettings& settings) {
 }
 
 void describe(Record& record, Canary& canary) {
-    record.field("hash", canary.hash);
-    record.field("host", canary.host);
-    record.field("processor", canary.processor);
-    record.field("variables", canary.variables);
+    LOCKSTEP_EACH(record.field, canary.hash, canary.host, canary.processor, canary.variables);
 }
 
 Canary make_canary(const std::string& hash,

@@ -209,17 +209,14 @@ std::string page_text(const DrillPage& page) {
 }
 
 static void describe(Record& record, Expectation& one) {
-    record.field("what", one.what);
-    record.field("expected", one.expected);
-    record.field("found", one.found);
+    LOCKSTEP_EACH(record.field, one.what, one.expected, one.found);
     record.field("met", one.is_met);
 }
 
 void describe(Record& record, FaultReport& report) {
     record.field("fault", report.name);
     record.mark("verdict", fault_end_name(report.end()));
-    record.field("done", report.done);
-    record.field("seconds", report.seconds);
+    LOCKSTEP_EACH(record.field, report.done, report.seconds);
     record.sparse("why_skipped", report.why_skipped);
     record.field("expectations", report.expectations);
 }

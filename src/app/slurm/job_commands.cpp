@@ -26,9 +26,7 @@
 namespace lockstep {
 
 static void describe(Record& record, RankEnd& end) {
-    record.field("who", end.who);
-    record.field("exit", end.exit);
-    record.field("error", end.error);
+    LOCKSTEP_EACH(record.field, end.who, end.exit, end.error);
 }
 
 namespace {
@@ -45,8 +43,7 @@ struct Starts {
 void describe(Record& record, Starts& starts) {
     record.field("newest_checkpoint", starts.newest_checkpoint);
     record.field("idle_starts", starts.idle);
-    record.later("is_open", starts.is_open);
-    record.later("incarnation", starts.incarnation);
+    LOCKSTEP_EACH(record.later, starts.is_open, starts.incarnation);
 }
 
 fs::path file_of(const fs::path& root) {
