@@ -66,6 +66,14 @@ void check_range(bool is_inside,
     });
 }
 
+// A flag that, given, makes `target` what it is `set_to`.
+Option flag_for(const std::string& spec, bool& target, bool set_to, const std::string& help) {
+    const auto read = [&target, set_to](auto& name, auto& given) {
+        target = parse_flag(name, given) == set_to;
+    };
+    return made(spec, OptionKind::flag, help, read, [&target, set_to] { return target == set_to; });
+}
+
 std::optional<Period> readable_period(const std::string& text) {
     if (text == "never") return Period{};
     if (text == "auto") return Period{Period::Unit::automatic, 0};
@@ -95,21 +103,11 @@ std::string meant_choice(const std::string& text, const std::vector<std::string>
 }  // namespace
 
 Option flag_option(const std::string& spec, bool& target, const std::string& help) {
-    return made(
-        spec,
-        OptionKind::flag,
-        help,
-        [&target](auto& name, auto& given) { target = parse_flag(name, given); },
-        [&target] { return target; });
+    return flag_for(spec, target, true, help);
 }
 
 Option unset_flag_option(const std::string& spec, bool& target, const std::string& help) {
-    return made(
-        spec,
-        OptionKind::flag,
-        help,
-        [&target](auto& name, auto& given) { target = !parse_flag(name, given); },
-        [&target] { return !target; });
+    return flag_for(spec, target, false, help);
 }
 
 Option text_option(const std::string& spec, std::string& target, const std::string& help) {
