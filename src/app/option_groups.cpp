@@ -158,31 +158,6 @@ OptionSection data_set_group(PackOptions& pack, bool& restart) {
                      "discard the shards that an unfinished command left instead of continuing")}};
 }
 
-OptionSection rows_group(PackOptions& pack, bool& keep_order) {
-    return {"Rows of a new data set",
-            {text_option("split NAME", pack.split, "part of the data: train, test, ..."),
-             whole_option("block-rows",
-                          pack.block_rows,
-                          {0, 1 << 30},
-                          "rows per block; 0: at most 512 KiB. It decides the order in training; "
-                          "shards and codec do not"),
-             flag_option("keep-order", keep_order, "do not shuffle the rows")}};
-}
-
-OptionSection applied_to_group(InferSettings& settings) {
-    return {
-        "Samples to compute",
-        {data_option("data", settings.data, "data to read, as for train"),
-         enum_option(
-             "part all|train|held-out",
-             settings.part,
-             "samples to use of a run with --split, whose training data --data names: train, those "
-             "it was trained on; held-out, those it was tested on"),
-         list_option("channels N[,N]",
-                     settings.channels,
-                     "channels of --weights that 'lockstep prune' wrote")}};
-}
-
 OptionSection checkpoint_group(std::string& step) {
     return {"Checkpoint of a run",
             {filled(text_option("step N|best|newest",

@@ -90,12 +90,6 @@ OptionSection foreign_group(std::string& fields, bool& follows_links);
 /// written.
 OptionSection data_set_group(PackOptions& pack, bool& restart);
 
-/// --split, --block-rows and --keep-order of a data set that is made of other data.
-OptionSection rows_group(PackOptions& pack, bool& keep_order);
-
-/// --data, --part and --channels of a command that computes with a run's model.
-OptionSection applied_to_group(InferSettings& settings);
-
 /// --step of a command that uses a run's checkpoint.
 OptionSection checkpoint_group(std::string& step);
 

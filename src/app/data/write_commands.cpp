@@ -36,6 +36,17 @@ struct PackArguments {
     bool keep_order = false, restart = false;
 };
 
+OptionSection rows_group(PackOptions& pack, bool& keep_order) {
+    return {"Rows of a new data set",
+            {text_option("split NAME", pack.split, "part of the data: train, test, ..."),
+             whole_option("block-rows",
+                          pack.block_rows,
+                          {0, 1 << 30},
+                          "rows per block; 0: at most 512 KiB. It decides the order in training; "
+                          "shards and codec do not"),
+             flag_option("keep-order", keep_order, "do not shuffle the rows")}};
+}
+
 /// What is written, how, and by whom. `seed_name` is what the seed of the shuffling is called.
 OptionTable pack_output_table(PackArguments& arguments, const std::string& seed_name) {
     return {data_set_group(arguments.pack, arguments.restart),

@@ -208,6 +208,20 @@ struct InferArguments {
     RawTable table;  ///< of `predict`
 };
 
+OptionSection applied_to_group(InferSettings& settings) {
+    return {
+        "Samples to compute",
+        {data_option("data", settings.data, "data to read, as for train"),
+         enum_option(
+             "part all|train|held-out",
+             settings.part,
+             "samples to use of a run with --split, whose training data --data names: train, those "
+             "it was trained on; held-out, those it was tested on"),
+         list_option("channels N[,N]",
+                     settings.channels,
+                     "channels of --weights that 'lockstep prune' wrote")}};
+}
+
 OptionTable table_of(InferArguments& arguments, std::vector<Option> output) {
     InferSettings& settings = arguments.settings;
     return {{"Output", std::move(output)},
