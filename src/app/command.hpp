@@ -10,6 +10,7 @@
 #include "lockstep/core/options.hpp"
 #include "lockstep/launch/examine.hpp"
 #include "lockstep/plan/settings.hpp"
+#include "lockstep/run/report.hpp"
 #include "lockstep/train/export_script.hpp"
 #include "lockstep/train/infer.hpp"
 #include "lockstep/train/profile.hpp"
@@ -147,6 +148,16 @@ OptionTable train_option_table(TrainOptions& options);
 std::vector<Config> values_of_run(const OptionTable& table,
                                   const ParsedLine& line,
                                   const Environment& environment);
+
+/// Returns the command that continues `run` with `changed` options, as words for a shell. If "run"
+/// is among them, the one that made it, from the origins of its options in run.json, for another
+/// run; "" if they are unknown. `program`: "lockstep", or a user's own. It works from any folder.
+std::string resume_command(const fs::path& run,
+                           const std::string& program,
+                           const ChangedSettings& changed = {});
+
+/// Returns the same if the newest start is `start` and ended before the run was complete; else "".
+std::string resumption(const RunStatus& status, std::int64_t start, const std::string& program);
 
 Command train_command();
 Command map_command();

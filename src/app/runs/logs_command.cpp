@@ -11,7 +11,6 @@
 #include "command.hpp"
 #include "option_groups.hpp"
 #include "runs/log_view.hpp"
-#include "runs/resume_command.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,6 @@
 
 #include "command.hpp"
 #include "option_groups.hpp"
-#include "runs/resume_command.hpp"
 
 #include <algorithm>
 

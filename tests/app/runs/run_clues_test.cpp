@@ -6,7 +6,7 @@
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/verdict.hpp"
 
-#include "runs/resume_command.hpp"
+#include "command.hpp"
 #include "support/unit.hpp"
 
 #include <chrono>
