@@ -319,7 +319,10 @@ class StandingConfigs : public InFolder {
     std::filesystem::path site_;
 };
 
-TEST_F(StandingConfigs, AreTheUsersAndThenTheSites) {
+TEST_F(StandingConfigs, NeedNotExistAndAreTheUsersAndThenTheSites) {
+    EXPECT_TRUE(values(train_command()).empty());
+    site_ = folder_.path() / "missing.toml";
+    EXPECT_EQ(caught_code([&] { values(train_command()); }), "E116");
     site_ = folder_.file("site.toml", "[train]\nlr = 0.25\n");
     const auto user = folder_.file(".config/lockstep/config.toml", "[train]\nlr = 0.5\n");
     const auto found = values(train_command());
@@ -328,20 +331,11 @@ TEST_F(StandingConfigs, AreTheUsersAndThenTheSites) {
     EXPECT_EQ(found[1].at("lr").origin, site_.string() + ":2:6");
 }
 
-TEST_F(StandingConfigs, NeedNotExist) {
-    EXPECT_TRUE(values(train_command()).empty());
-    site_ = folder_.path() / "missing.toml";
-    EXPECT_EQ(caught_code([&] { values(train_command()); }), "E116");
-}
-
-TEST_F(StandingConfigs, KeepEachCommandsOptionsApart) {
+TEST_F(StandingConfigs, KeepEachCommandsOptionsApartButTrainsServeThoseThatTakeThemAlong) {
     site_ = folder_.file("site.toml", "[train]\nbatch = 64\n[data.inspect]\nbatch = 32\n");
     EXPECT_EQ(config_text(values(train_command())[0].at("batch").value), "64");
     EXPECT_EQ(config_text(values(data_inspect_command())[0].at("batch").value), "32");
     EXPECT_TRUE(values(doctor_command())[0].empty());
-}
-
-TEST_F(StandingConfigs, OfTrainServeCommandsThatTakeItsOptionsAlong) {
     site_ = folder_.file("site.toml", "[train]\nbatch = 64\nlr = 0.5\n[verify]\nlr = 0.25\n");
     const Config found = values(verify_command())[0];
     EXPECT_EQ(config_text(found.at("batch").value), "64");

@@ -125,7 +125,7 @@ TEST(AsError, KnowsRefusedMemory) {
     EXPECT_EQ(as_error(std::runtime_error("x")).code(), "E700");
 }
 
-TEST(NearestName, FindsTypingErrorsAndPrefersANameThatBeginsSo) {
+TEST(NearestName, FindsTypingErrorsPrefersANameThatBeginsSoAndSuggestsNothingFarFetched) {
     EXPECT_EQ(nearest_name("--epcohs", options), "--epochs");
     EXPECT_EQ(nearest_name("--datas", options), "--data");
     EXPECT_EQ(nearest_name("--batchsize", options), "--batch-size");
@@ -135,9 +135,6 @@ TEST(NearestName, FindsTypingErrorsAndPrefersANameThatBeginsSo) {
     EXPECT_EQ(nearest_name("--virt", {names.data(), 2}), "--virtual-ranks");
     EXPECT_EQ(nearest_name("--virt", names), "--virtual");
     EXPECT_EQ(nearest_name("--l", names), "--lr") << "short beginnings mean little";
-}
-
-TEST(NearestName, SuggestsNothingFarFetched) {
     EXPECT_EQ(nearest_name("--quantum-tunnel", options), "");
     EXPECT_EQ(nearest_name("q", std::vector<std::string>{"lr", "np"}), "");
     EXPECT_EQ(nearest_name("", options), "");

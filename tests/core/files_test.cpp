@@ -46,7 +46,7 @@ struct Files : testing::Test {
     const TempDir folder;
 };
 
-TEST(UniqueFd, ClosesWhatItOwnsOnce) {
+TEST(UniqueFd, ClosesWhatItOwnsOnceUnlessItLetsGo) {
     UniqueFd first(::open("/dev/null", O_RDONLY));
     const int number = first.value();
     UniqueFd second(std::move(first));
@@ -54,13 +54,10 @@ TEST(UniqueFd, ClosesWhatItOwnsOnce) {
     EXPECT_TRUE(is_open(number));
     second = UniqueFd();
     EXPECT_FALSE(is_open(number));
-}
-
-TEST(UniqueFd, LetsGoWithoutClosing) {
-    UniqueFd fd(::open("/dev/null", O_RDONLY));
-    const UniqueFd number(fd.release());
-    EXPECT_FALSE(fd);
-    EXPECT_TRUE(is_open(number.value()));
+    UniqueFd other(::open("/dev/null", O_RDONLY));
+    const UniqueFd released(other.release());
+    EXPECT_FALSE(other);
+    EXPECT_TRUE(is_open(released.value()));
 }
 
 TEST_F(Files, ReadFileReturnsTheWholeContentUnlessItIsTooLargeMissingOrAFolder) {
@@ -133,28 +130,23 @@ TEST(WriteAll, SaysWhenTheDiskIsFull) {
     EXPECT_EQ(caught_code([&] { write_all(full.value(), bytes_of("x"), "/dev/full"); }), "E405");
 }
 
-TEST_F(Files, WriteFileAtomicallyReplacesTheContent) {
+TEST_F(Files, WriteFileAtomicallyReplacesTheContentAndLeavesNothingBehindWhenItFails) {
     write_file_atomically(folder / "f", "one");
     write_file_atomically(folder / "f", "two");
     EXPECT_EQ(content_of(folder / "f"), "two");
     EXPECT_EQ(mode_of(folder / "f"), 0600u);
     EXPECT_THAT(names_in(folder.path()), ElementsAre("f"));
-}
-
-TEST_F(Files, WriteFileAtomicallyLeavesNothingBehindWhenItFails) {
-    fs::create_directory(folder / "taken");
-    folder.file("taken/inside", "x");
-    EXPECT_EQ(caught_code([&] { write_file_atomically(folder / "taken", "x"); }), "E402");
-    EXPECT_THAT(names_in(folder.path()), ElementsAre("taken"));
-    EXPECT_EQ(caught_code([&] { write_file_atomically(folder / "none/f", "x"); }), "E401");
-}
-
-TEST_F(Files, WriteFileAtomicallyWorksInTheCurrentFolder) {
     const auto before = fs::current_path();
     fs::current_path(folder.path());
     EXPECT_NO_THROW(write_file_atomically("f", "x"));
     fs::current_path(before);
     EXPECT_EQ(content_of(folder / "f"), "x");
+    fs::remove(folder / "f");
+    fs::create_directory(folder / "taken");
+    folder.file("taken/inside", "x");
+    EXPECT_EQ(caught_code([&] { write_file_atomically(folder / "taken", "x"); }), "E402");
+    EXPECT_THAT(names_in(folder.path()), ElementsAre("taken"));
+    EXPECT_EQ(caught_code([&] { write_file_atomically(folder / "none/f", "x"); }), "E401");
 }
 
 /// Replaces the file again and again until it is killed.
@@ -297,16 +289,13 @@ std::string zip_with(const std::string& name) {
            std::string(3, '\0') + name + "content";
 }
 
-TEST(FileStart, TellsArchivesByTheirFirstFile) {
+TEST(FileStart, TellsArchivesByTheirFirstFileAndIsToldInWords) {
     EXPECT_EQ(file_kind(zip_with("w.npy")), FileKind::numpy_archive);
     EXPECT_EQ(file_kind(zip_with("resnet/data.pkl")), FileKind::torch_save);
     EXPECT_EQ(file_kind(zip_with("resnet/data/0")), FileKind::torch_script);
     EXPECT_EQ(file_kind(zip_with("readme.txt")), FileKind::zip);
     EXPECT_EQ(file_kind("PK\x03\x04"), FileKind::zip);
     EXPECT_EQ(file_kind(std::string(8, '\0')), FileKind::zeros);
-}
-
-TEST(FileStart, IsTold) {
     EXPECT_EQ(file_start_text(""), "it is empty");
     EXPECT_EQ(file_start_text("<html>"), "it begins like a web page");
     EXPECT_EQ(file_start_text("\x01\xff"s), "it begins with the bytes 01 ff");

@@ -152,7 +152,7 @@ TEST_F(LogTest, ShowsWarningsOfARankWithItsNameAndHostAndKeepsDebugLinesInTheFil
     EXPECT_THAT(lines_of(text_file(0)), ElementsAre(EndsWith("detail")));
 }
 
-TEST_F(LogTest, WritesRecordsForMachines) {
+TEST_F(LogTest, WritesRecordsForMachinesAlsoOfWhatIsNotUtf8) {
     open_as(1);
     log_event("step", {{"step", 7}});
     here(Level::info, "hello");
@@ -164,9 +164,6 @@ TEST_F(LogTest, WritesRecordsForMachines) {
     EXPECT_GT(event["t"].get<double>(), 1.7e9);
     EXPECT_EQ(parse_json(lines[1], "line")["text"], "hello");
     EXPECT_THAT(lines_of(text_file(1)), SizeIs(1));
-}
-
-TEST_F(LogTest, BearsRecordsThatAreNotUtf8) {
     open_as(1);
     log_event("x", {{"name", "\xff\xfe"}});
     here(Level::info, "{}", "\xff");

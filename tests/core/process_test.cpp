@@ -85,7 +85,7 @@ TEST(RunProcess, EndsAChildAndItsChildrenAfterTheTimeLimit) {
     }
 }
 
-TEST(RunProcess, CallsMeanwhileUntilTheChildEnds) {
+TEST(RunProcess, CallsMeanwhileUntilTheChildEndsAndEndsItWhenThatThrows) {
     const TempDir folder;
     int calls = 0;
     const auto end_at_third = [&] {
@@ -95,9 +95,6 @@ TEST(RunProcess, CallsMeanwhileUntilTheChildEnds) {
     const auto result = run_process({"sh", "-c", until + "; echo done"}, {}, 60, end_at_third);
     EXPECT_EQ(result.output, "done\n");
     EXPECT_GE(calls, 3);
-}
-
-TEST(RunProcess, EndsTheChildWhenMeanwhileThrows) {
     const double begin = now_s();
     const auto give_up = [] { throw Error("E242", "enough"); };
     EXPECT_THROW(run_process({"sleep", "60"}, {}, 60, give_up), Error);
@@ -166,9 +163,6 @@ TEST(FindProgram, LooksOnThePathAndTakesNoFolderForAProgram) {
     EXPECT_EQ(find_program("mpirun"), "");
     ::setenv("PATH", before.c_str(), 1);
     EXPECT_EQ(find_program(folder / "mpirun"), "");
-}
-
-TEST(ThisExecutable, IsTheTest) {
     EXPECT_THAT(this_executable(), HasSubstr("test_core_"));
 }
 

@@ -119,19 +119,16 @@ TEST(CounterRandom, IsUniformBelowANumberThatDividesNothing) {
     EXPECT_LT(chi_squared, 20.5);  // 99.9 % of 5 degrees of freedom
 }
 
-TEST(CounterRandom, IsUniformWhereTheModuloWouldNotBe) {
+TEST(CounterRandom, IsUniformWhereTheModuloWouldNotBeAndHasItsMeanInTheMiddle) {
     // 3 * 2^62: taking the remainder would give the first third twice as often.
     constexpr std::uint64_t bound = 3ull << 62;
     CounterRandom random(Purpose::test, {12});
     int low = 0;
     for (int i = 0; i < 30000; ++i) low += random.below(bound) < 1ull << 62;
     EXPECT_NEAR(low, 10000, 350);
-}
-
-TEST(CounterRandom, HasItsMeanInTheMiddle) {
-    CounterRandom random(Purpose::test, {13});
+    CounterRandom reals(Purpose::test, {13});
     double sum = 0;
-    for (int i = 0; i < 100000; ++i) sum += random.uniform();
+    for (int i = 0; i < 100000; ++i) sum += reals.uniform();
     EXPECT_NEAR(sum / 100000, 0.5, 0.004);
 }
 

@@ -31,13 +31,10 @@ TEST(Ldd, IsReadWithWhatItDoesNotFind) {
     EXPECT_THAT(parse_ldd("ldd: ./x: No such file or directory\n"), IsEmpty());
 }
 
-TEST(GpuNeeds, AreOneLineWhereAllIsHere) {
+TEST(GpuNeeds, AreOneLineWhereAllIsHereAndNoneWithoutAGpu) {
     EXPECT_EQ(gpu_needs_text(complete()),
               "to train on GPUs all is here: driver 550.54.15, /opt/lib/liblockstep_cuda.so, "
               "/opt/torch/lib/libtorch_cuda.so, NCCL 2.28.9 (/opt/libnccl.so.2)\n");
-}
-
-TEST(GpuNeeds, AlarmNobodyWithoutAGpu) {
     GpuNeedFacts facts;
     facts.driver_fault = facts.own_fault = facts.nccl_fault = "no such file";
     EXPECT_EQ(gpu_needs_text(facts), "");

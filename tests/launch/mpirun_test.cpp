@@ -34,26 +34,20 @@ LaunchRequest request_for(int np, bool oversubscribe) {
     return request;
 }
 
-TEST(MpirunLine, StartsTheProgramWithItsWords) {
-    const auto line = mpirun_line(request_for(1, false), allowing());
+TEST(MpirunLine, StartsTheProgramWithItsWordsAsksNoResourceManagerAndPutsFilesIntoTheGivenFolder) {
+    LaunchRequest request = request_for(1, false);
+    const auto line = mpirun_line(request, allowing());
     EXPECT_THAT(std::vector(line.begin(), line.begin() + 3), ElementsAre("mpirun", "-np", "1"));
     EXPECT_THAT(std::vector(line.end() - 4, line.end()),
                 ElementsAre("/bin/trainer", "train", "--run", "a b"));
     EXPECT_THAT(line, Not(Contains("--oversubscribe")));
-}
-
-TEST(MpirunLine, PutsOpenMpisFilesIntoTheGivenFolder) {
-    LaunchRequest request = request_for(1, false);
-    EXPECT_THAT(mpirun_line(request, allowing()), Not(Contains("orte_tmpdir_base")));
+    EXPECT_THAT(line, Not(Contains("orte_tmpdir_base")));
     request.folder = "/dev/shm/x";
     EXPECT_THAT(shell_text(mpirun_line(request, allowing())),
                 has(" --mca orte_tmpdir_base /dev/shm/x ",
                     " --mca btl_vader_backing_directory /dev/shm/x ",
                     " --mca osc_sm_backing_directory /dev/shm/x "));
-}
-
-TEST(MpirunLine, AsksNoResourceManagerAboutThisMachine) {
-    EXPECT_THAT(shell_text(mpirun_line(request_for(1, false), allowing())),
+    EXPECT_THAT(shell_text(line),
                 has(" --mca ras '^slurm,tm,",
                     " --mca plm '^rsh,slurm,tm,",
                     " --mca orte_default_hostfile none "));
@@ -133,15 +127,12 @@ TEST(MpirunLine, RefusesRootWithoutLeave) {
     EXPECT_EQ(code, ::geteuid() == 0 ? "E603" : "");
 }
 
-TEST(ShellText, QuotesWhatAShellWouldChange) {
+TEST(ShellText, QuotesWhatAShellWouldChangeAndIsReadBackByOne) {
     EXPECT_EQ(shell_text({"mpirun", "-np", "2", "--lr=3e-4", "a/b_c.d:e,f+g@h%"}),
               "mpirun -np 2 --lr=3e-4 a/b_c.d:e,f+g@h%");
     EXPECT_EQ(shell_text({"a b", "", "$HOME", "it's", "x;y", "*"}),
               R"('a b' '' '$HOME' 'it'\''s' 'x;y' '*')");
     EXPECT_EQ(shell_text({}), "");
-}
-
-TEST(ShellText, IsReadBackByAShell) {
     const std::vector<std::string> words = {"printf", "%s\\n", "a b", "it's", "$x `y` \"z\"", "~"};
     const auto result = run_process({"sh", "-c", shell_text(words)});
     EXPECT_EQ(result.output, "a b\nit's\n$x `y` \"z\"\n~\n");

@@ -19,12 +19,9 @@ Error failure_of(const std::string& script, const SupervisedRanks& ranks = {}) {
     return test::error_of([&] { supervise({"bash", "-c", script}, {}, ranks); });
 }
 
-TEST(Supervise, ReturnsTheExitCode) {
+TEST(Supervise, ReturnsTheExitCodeAndOfAKilledChildAnErrorThatSaysSo) {
     EXPECT_EQ(supervise({"true"}, {}), 0);
     EXPECT_EQ(supervise({"bash", "-c", "exit $CODE"}, {{"CODE", "75"}}), 75);
-}
-
-TEST(Supervise, AKilledChildIsAnErrorThatSaysSo) {
     EXPECT_EQ(failure_of("kill -9 $$").code(), "E612");
     EXPECT_EQ(failure_of("exit 137").code(), "E612");
     EXPECT_EQ(caught_code([] { supervise({"no-such-program"}, {}); }), "E610");
@@ -75,13 +72,10 @@ std::vector<std::string> after(const char* signal,
 
 constexpr const char* stop_on_usr2 = "trap 'exit 75' USR2";
 
-TEST(Supervise, PassesSignalsOnAsUsr2ToRanksAtWork) {
+TEST(Supervise, PassesSignalsOnAsUsr2ToRanksAtWorkAndKeepsTheWordOfThoseThatEndOtherwise) {
     for (const char* signal : {"TERM", "HUP", "USR1", "USR2"})
         EXPECT_EQ(supervise(after(signal, work, stop_on_usr2), {}, at_work()), 75) << signal;
     EXPECT_EQ(supervise(after("INT", work, stop_on_usr2), {}, at_work()), 130);
-}
-
-TEST(Supervise, KeepsTheWordOfRanksThatEndOtherwiseThanAsked) {
     EXPECT_EQ(supervise(after("INT", work, "trap 'exit 0' USR2"), {}, at_work()), 0);
     EXPECT_EQ(supervise(after("TERM", work, "trap 'exit 64' TERM"), {}, not_begun()), 64);
 }

@@ -33,14 +33,11 @@ DrillPage page_of(std::vector<FaultReport> faults) {
             .faults = std::move(faults)};
 }
 
-TEST(FaultReport, PassesWhereAllIsAsExpectedAndSomethingWas) {
+TEST(FaultReport, PassesWhereAllIsAsExpectedAndSomethingWasAlsoWhenItComesBackFromJson) {
     EXPECT_EQ(passed().end(), FaultEnd::passed);
     EXPECT_EQ(failed().end(), FaultEnd::failed);
     EXPECT_EQ(skipped().end(), FaultEnd::skipped);
     EXPECT_EQ(FaultReport{.name = "preempt"}.end(), FaultEnd::failed);
-}
-
-TEST(FaultReport, ComesBackFromJson) {
     for (const FaultReport& report : {passed(), failed(), skipped()}) {
         const FaultReport back = deserialize<FaultReport>(serialize(report), "test");
         EXPECT_EQ(serialize(back), serialize(report));
@@ -48,16 +45,13 @@ TEST(FaultReport, ComesBackFromJson) {
     }
 }
 
-TEST(DrillPage, TellsWhatWasExpectedAndWhatWasFound) {
+TEST(DrillPage, TellsWhatWasExpectedAndWhatWasFoundAndLetsNoEscapeThrough) {
     const std::string text = page_text(page_of({passed(), failed(), skipped()}));
     EXPECT_THAT(text, HasSubstr("# Lockstep drill: 1 of 2 faults ended as they should, 1 skipped"));
     EXPECT_THAT(text, HasSubstr("| killed-rank | passed | 3.0s |"));
     EXPECT_THAT(text, HasSubstr("## preempt: failed\nTERM\n\n- exit code: 75\n"));
     EXPECT_THAT(text, HasSubstr("- **left behind: process 71**, expected: nothing\n"));
     EXPECT_THAT(text, HasSubstr("## node-loss: skipped\nit needs two nodes\n"));
-}
-
-TEST(DrillPage, LetsNoEscapeThrough) {
     FaultReport report = failed();
     report.done = "\x1b[31mred";
     EXPECT_EQ(page_text(page_of({report})).find('\x1b'), std::string::npos);
