@@ -8,10 +8,10 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/launch/supervise.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -152,43 +152,21 @@ Error error_of(std::string what,
 /// Returns true for variables that mpirun and srun set for ranks. A second mpirun would take them
 /// for its own and fail, and its ranks are no tasks of the step.
 bool is_of_another_launch(const std::string& name) {
-    constexpr std::array prefixes{"OMPI_COMM_WORLD_",
-                                  "OMPI_MCA_ess_base_",
-                                  "OMPI_MCA_orte_ess_",
-                                  "PMIX_SERVER_",
-                                  "PMIX_DSTORE_",
-                                  "PMI_"};
-    constexpr std::array names{"OMPI_APP_CTX_NUM_PROCS",
-                               "OMPI_ARGV",
-                               "OMPI_COMMAND",
-                               "OMPI_FILE_LOCATION",
-                               "OMPI_FIRST_RANKS",
-                               "OMPI_MCA_initial_wdir",
-                               "OMPI_MCA_orte_app_num",
-                               "OMPI_MCA_orte_bound_at_launch",
-                               "OMPI_MCA_orte_hnp_uri",
-                               "OMPI_MCA_orte_jobfam_session_dir",
-                               "OMPI_MCA_orte_launch",
-                               "OMPI_MCA_orte_local_daemon_uri",
-                               "OMPI_MCA_orte_num_nodes",
-                               "OMPI_MCA_orte_precondition_transports",
-                               "OMPI_MCA_orte_top_session_dir",
-                               "OMPI_NUM_APP_CTX",
-                               "OMPI_UNIVERSE_SIZE",
-                               "PMIX_ID",
-                               "PMIX_NAMESPACE",
-                               "PMIX_RANK",
-                               "PRTE_LAUNCHED",
-                               "SLURM_LOCALID",
-                               "SLURM_NODEID",
-                               "SLURM_PROCID",
-                               "SLURM_STEPID",
-                               "SLURM_STEP_ID",
-                               "SLURM_STEP_NUM_TASKS",
-                               "SLURM_STEP_TASKS_PER_NODE"};
-    return std::ranges::count(names, name) > 0 ||
-           std::ranges::any_of(prefixes,
-                               [&](const char* prefix) { return name.starts_with(prefix); });
+    constexpr std::string_view prefixes =
+        "OMPI_COMM_WORLD_ OMPI_MCA_ess_base_ OMPI_MCA_orte_ess_ PMIX_SERVER_ PMIX_DSTORE_ "
+        "PMI_";
+    constexpr std::string_view names =
+        "OMPI_APP_CTX_NUM_PROCS OMPI_ARGV OMPI_COMMAND OMPI_FILE_LOCATION OMPI_FIRST_RANKS "
+        "OMPI_MCA_initial_wdir OMPI_MCA_orte_app_num OMPI_MCA_orte_bound_at_launch "
+        "OMPI_MCA_orte_hnp_uri OMPI_MCA_orte_jobfam_session_dir OMPI_MCA_orte_launch "
+        "OMPI_MCA_orte_local_daemon_uri OMPI_MCA_orte_num_nodes "
+        "OMPI_MCA_orte_precondition_transports OMPI_MCA_orte_top_session_dir OMPI_NUM_APP_CTX "
+        "OMPI_UNIVERSE_SIZE PMIX_ID PMIX_NAMESPACE PMIX_RANK PRTE_LAUNCHED SLURM_LOCALID "
+        "SLURM_NODEID SLURM_PROCID SLURM_STEPID SLURM_STEP_ID SLURM_STEP_NUM_TASKS "
+        "SLURM_STEP_TASKS_PER_NODE";
+    return std::ranges::count(split(names, ' '), name) > 0 ||
+           std::ranges::any_of(split(prefixes, ' '),
+                               [&](const std::string& prefix) { return name.starts_with(prefix); });
 }
 
 void forget_other_launches() {

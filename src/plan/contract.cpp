@@ -6,6 +6,7 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/core/shell_word.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/run/tensorboard.hpp"
 
@@ -291,21 +292,10 @@ Canary make_canary(const std::string& hash,
                    const std::string& processor,
                    const Environment& environment) {
     Canary canary{.hash = hash, .host = host, .processor = processor, .variables = {}};
-    for (const char* prefix : {"ATEN_",
-                               "CUBLAS_",
-                               "CUDA_",
-                               "CUDNN_",
-                               "NVIDIA_",
-                               "DNNL_",
-                               "GLIBC_",
-                               "GOMP_",
-                               "KMP_",
-                               "LD_",
-                               "MKL_",
-                               "OMP_",
-                               "ONEDNN_",
-                               "PYTORCH_",
-                               "TORCH_"})
+    constexpr std::string_view prefixes =
+        "ATEN_ CUBLAS_ CUDA_ CUDNN_ NVIDIA_ DNNL_ GLIBC_ GOMP_ KMP_ LD_ MKL_ OMP_ ONEDNN_ "
+        "PYTORCH_ TORCH_";
+    for (const std::string& prefix : split(prefixes, ' '))
         for (const std::string& name : environment.names_with_prefix(prefix))
             canary.variables[name] = environment.text(name).value_or("");
     return canary;

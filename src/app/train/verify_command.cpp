@@ -27,19 +27,9 @@ namespace {
 constexpr double longest_s = 24 * 3600;
 
 // What each training is told by the command itself, or does without.
-constexpr std::array own_options{"checkpoint-every",
-                                 "config",
-                                 "dry-run",
-                                 "early-stop",
-                                 "evaluate-every",
-                                 "keep-best",
-                                 "max-steps",
-                                 "np",
-                                 "oversubscribe",
-                                 "run",
-                                 "steps",
-                                 "test-data",
-                                 "virtual-ranks"};
+constexpr std::string_view own_options =
+    "checkpoint-every config dry-run early-stop evaluate-every keep-best max-steps np "
+    "oversubscribe run steps test-data virtual-ranks";
 
 constexpr const char* verify_help =
     R"(Runs the same training under mpirun on each of the given numbers of ranks, for a few steps, and
@@ -179,10 +169,11 @@ int run(VerifyOptions& options, const Invocation& call) {
 
 std::vector<std::string> words_of_train(const Invocation& call,
                                         const std::vector<std::string>& left_out) {
+    const std::vector<std::string> own = split(own_options, ' ');
     std::vector<std::string> words = {"train", "--checkpoint-every", "never"};
     for (const ResolvedOption& option : call.options) {
         const bool is_left_out = std::ranges::count(left_out, option.name) > 0 ||
-                                 std::ranges::count(own_options, option.name) > 0;
+                                 std::ranges::count(own, option.name) > 0;
         const bool is_flag = option.kind == OptionKind::flag;
         const bool is_unset = is_flag && (option.text == "false" || option.text == "0");
         if (option.origin == "default" || is_left_out || is_unset) continue;

@@ -83,16 +83,8 @@ void check_tune(TuneOptions& options, const Invocation& call) {
 }
 
 std::vector<std::string> common_words(const TuneOptions& options, const Invocation& call) {
-    auto words = words_of_train(call,
-                                {"minutes",
-                                 "rounds",
-                                 "knobs",
-                                 "allow-bits",
-                                 "out",
-                                 "json",
-                                 "data",
-                                 "test-field",
-                                 "deadline"});
+    auto words = words_of_train(
+        call, split("minutes rounds knobs allow-bits out json data test-field deadline", ' '));
     words.insert(words.end(), {"--data", options.train.settings.data.string(), "--oversubscribe"});
     return words;
 }
