@@ -412,16 +412,14 @@ std::string reference_page(const std::vector<Command>& commands) {
 void check_holds_no_files(const fs::path& folder) {
     std::error_code none;
     for (const auto& entry : fs::directory_iterator(folder, none))
-        check(!entry.is_regular_file(none), [&] {
-            return Error(
-                "E407",
-                fmt::format("'{}' holds other files, such as '{}'",
-                            folder.string(),
-                            entry.path().filename().string()),
-                "'lockstep generate-manual' writes Lockstep's own manual page, completions and "
-                "reference",
-                "name a folder that is new or has only folders in it");
-        });
+        check(!entry.is_regular_file(none),
+              "E407",
+              fmt::format("'{}' holds other files, such as '{}'",
+                          folder.string(),
+                          entry.path().filename().string()),
+              "'lockstep generate-manual' writes Lockstep's own manual page, completions and "
+              "reference",
+              "name a folder that is new or has only folders in it");
 }
 
 }  // namespace

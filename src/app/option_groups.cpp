@@ -47,12 +47,11 @@ void check_output_place(const fs::path& file) {
     const auto folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
     const int reason = ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
     const bool is_folder = fs::is_directory(status_of(file));
-    check(reason == 0 && !is_folder, [&] {
-        return Error("E401",
-                     fmt::format("'{}' cannot be written", file.string()),
-                     is_folder ? "it is a folder" : std::strerror(reason),
-                     "give another file with --out");
-    });
+    check(reason == 0 && !is_folder,
+          "E401",
+          fmt::format("'{}' cannot be written", file.string()),
+          is_folder ? "it is a folder" : std::strerror(reason),
+          "give another file with --out");
 }
 
 RemovedFolder make_scratch_folder(const fs::path& parent,
@@ -107,14 +106,13 @@ OptionSection start_group(std::int64_t& target) {
 }
 
 void check_start(std::int64_t start, std::int64_t newest) {
-    check(start <= newest, [&] {
-        return Error("E102",
-                     fmt::format("--incarnation is {}", start),
-                     newest == 0   ? "no start of the run has logs"
-                     : newest == 1 ? "the run has one start"
-                                   : fmt::format("the run has starts 1 to {}", newest),
-                     "0 or nothing: the newest");
-    });
+    check(start <= newest,
+          "E102",
+          fmt::format("--incarnation is {}", start),
+          newest == 0   ? "no start of the run has logs"
+          : newest == 1 ? "the run has one start"
+                        : fmt::format("the run has starts 1 to {}", newest),
+          "0 or nothing: the newest");
 }
 
 OptionSection ranks_section(int& np, bool& oversubscribe) {

@@ -67,14 +67,11 @@ void add_option(ParsedLine& line, const po::option& found, const OptionTable& ta
         place->second += "," + text;
         return;
     }
-    check(is_new || place->second == text, [&] {
-        return Error(
-            "E104",
-            fmt::format(
-                "--{} is given twice ('{}' and '{}')", found.string_key, place->second, text),
-            "it takes one value",
-            "drop one of them");
-    });
+    check(is_new || place->second == text,
+          "E104",
+          fmt::format("--{} is given twice ('{}' and '{}')", found.string_key, place->second, text),
+          "it takes one value",
+          "drop one of them");
 }
 
 // The only option of which `name` without its dashes is a value; nullptr for none or several.
@@ -152,20 +149,19 @@ void check_config_type(const Option& option, const ConfigEntry& entry) {
                       (option.kind == OptionKind::path && type != 0 && !is_list);
     constexpr const char* needs[] = {
         "true or false", "a whole number", "a number", "a text", "a text or a list", "a text"};
-    check(fits, [&] {
-        return Error("E112",
-                     fmt::format("{}: {} is {} ({})",
-                                 entry.origin,
-                                 option.name,
-                                 is_list     ? fmt::format("[{}]", option_text(entry))
-                                 : type == 3 ? fmt::format("\"{}\"", config_text(entry.value))
-                                             : config_text(entry.value),
-                                 is_list ? "a list" : config_type_name(entry.value)),
-                     fmt::format("it needs {}", needs[static_cast<int>(option.kind)]),
-                     is_list     ? "give a single value"
-                     : type == 3 ? "remove the quotes"
-                                 : "");
-    });
+    check(fits,
+          "E112",
+          fmt::format("{}: {} is {} ({})",
+                      entry.origin,
+                      option.name,
+                      is_list     ? fmt::format("[{}]", option_text(entry))
+                      : type == 3 ? fmt::format("\"{}\"", config_text(entry.value))
+                                  : config_text(entry.value),
+                      is_list ? "a list" : config_type_name(entry.value)),
+          fmt::format("it needs {}", needs[static_cast<int>(option.kind)]),
+          is_list     ? "give a single value"
+          : type == 3 ? "remove the quotes"
+                      : "");
 }
 
 Error unknown_key(const ConfigEntry& entry,

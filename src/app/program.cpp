@@ -274,17 +274,15 @@ void check_room_for_mpi() {
     std::uint64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
     const std::uint64_t used = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-    check(used + mpi_addresses <= addresses.rlim_cur, [&] {
-        return Error(
-            "E225",
-            "MPI does not start with so little memory",
-            fmt::format("'ulimit -v' leaves this process {} of addresses, of which {} are in "
-                        "use; MPI takes up to {}",
-                        bytes_text(addresses.rlim_cur),
-                        bytes_text(used),
-                        bytes_text(mpi_addresses)),
-            "raise the limit: ulimit -v unlimited");
-    });
+    check(used + mpi_addresses <= addresses.rlim_cur,
+          "E225",
+          "MPI does not start with so little memory",
+          fmt::format("'ulimit -v' leaves this process {} of addresses, of which {} are in "
+                      "use; MPI takes up to {}",
+                      bytes_text(addresses.rlim_cur),
+                      bytes_text(used),
+                      bytes_text(mpi_addresses)),
+          "raise the limit: ulimit -v unlimited");
 }
 
 // From here on all ranks have heard of each other.

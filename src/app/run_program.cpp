@@ -17,12 +17,11 @@ namespace {
 // A run knows its model by this name alone.
 void check_model_name(const std::string& model) {
     const auto taken = model_names();
-    check(!model.empty() && std::ranges::find(taken, model) == taken.end(), [&] {
-        return Error("E103",
-                     fmt::format("the program's own model is called '{}'", printable(model)),
-                     fmt::format("it needs a name other than {}", fmt::join(taken, ", ")),
-                     "give run_program() another name");
-    });
+    check(!model.empty() && std::ranges::find(taken, model) == taken.end(),
+          "E103",
+          fmt::format("the program's own model is called '{}'", printable(model)),
+          fmt::format("it needs a name other than {}", fmt::join(taken, ", ")),
+          "give run_program() another name");
 }
 
 }  // namespace

@@ -211,6 +211,10 @@ std::string Error::text(std::string_view ranks) const {
     return head + indented("why", why_) + indented("fix", fix_);
 }
 
+void check(bool ok, std::string_view code, std::string what, std::string why, std::string fix) {
+    if (!ok) throw Error(code, std::move(what), std::move(why), std::move(fix));
+}
+
 void expect(bool ok, std::string_view claim, const char* file, int line, const char* function) {
     if (ok) return;
     throw Error("E700",

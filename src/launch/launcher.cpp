@@ -184,14 +184,12 @@ void check_host_name() {
     const std::size_t length = std::min(host.find('.'), host.size());
     if (length <= longest_host) return;
     const std::string version = mpirun_version();
-    check(version.find("(Open MPI) 4.") == version.npos, [&] {
-        return Error(
-            "E697",
-            fmt::format("this mpirun crashes on a host whose name has {} characters", length),
-            fmt::format("{} takes {} of them; this host is '{}'", version, longest_host, host),
-            "give the host a shorter name (root: hostname NAME; docker run --hostname "
-            "NAME; Kubernetes: hostname in the pod's spec), or use Open MPI 5");
-    });
+    check(version.find("(Open MPI) 4.") == version.npos,
+          "E697",
+          fmt::format("this mpirun crashes on a host whose name has {} characters", length),
+          fmt::format("{} takes {} of them; this host is '{}'", version, longest_host, host),
+          "give the host a shorter name (root: hostname NAME; docker run --hostname "
+          "NAME; Kubernetes: hostname in the pod's spec), or use Open MPI 5");
 }
 
 constexpr std::string_view folder_prefix = "lockstep-launch-";
@@ -281,17 +279,15 @@ constexpr rlim_t largest_file_of_mpi = 16 << 20;
 void settle_open_files(int ranks) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= files_for(ranks)) return;
-    check(limit.rlim_max >= files_for(ranks), [&] {
-        return Error(
-            "E693",
-            fmt::format("this process may open {} files, mpirun needs {} for {} rank(s)",
-                        limit.rlim_max,
-                        files_for(ranks),
-                        ranks),
-            "the limit of this shell or job (ulimit -n) is too low",
-            fmt::format("ulimit -n {} or more; or ask the administrators to raise the limit",
-                        files_for(ranks)));
-    });
+    check(limit.rlim_max >= files_for(ranks),
+          "E693",
+          fmt::format("this process may open {} files, mpirun needs {} for {} rank(s)",
+                      limit.rlim_max,
+                      files_for(ranks),
+                      ranks),
+          "the limit of this shell or job (ulimit -n) is too low",
+          fmt::format("ulimit -n {} or more; or ask the administrators to raise the limit",
+                      files_for(ranks)));
     limit.rlim_cur = files_for(ranks);
     ::setrlimit(RLIMIT_NOFILE, &limit);
 }
@@ -299,16 +295,14 @@ void settle_open_files(int ranks) {
 void check_file_size() {
     rlimit limit{};
     if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return;
-    check(limit.rlim_cur >= largest_file_of_mpi, [&] {
-        return Error(
-            "E693",
-            fmt::format("files of this process may have at most {}, but Open MPI's have up to {}",
-                        bytes_text(limit.rlim_cur),
-                        bytes_text(largest_file_of_mpi)),
-            "the limit of this shell or job (ulimit -f) is too low; checkpoints can be "
-            "larger still",
-            "ulimit -f unlimited");
-    });
+    check(limit.rlim_cur >= largest_file_of_mpi,
+          "E693",
+          fmt::format("files of this process may have at most {}, but Open MPI's have up to {}",
+                      bytes_text(limit.rlim_cur),
+                      bytes_text(largest_file_of_mpi)),
+          "the limit of this shell or job (ulimit -f) is too low; checkpoints can be "
+          "larger still",
+          "ulimit -f unlimited");
 }
 
 }  // namespace
@@ -372,13 +366,11 @@ void ready_for_mpirun() {
 
 void check_cores(int ranks) {
     const std::size_t cores = read_node_facts().allowed_cpus.size();
-    check(cores == 0 || static_cast<std::size_t>(ranks) <= cores, [&] {
-        return Error(
-            "E601",
-            fmt::format("--np {} asks for more ranks than cores", ranks),
-            fmt::format("this process may use {} core(s)", cores),
-            fmt::format("use --np {}, or --oversubscribe for a test", cores) + other_nodes());
-    });
+    check(cores == 0 || static_cast<std::size_t>(ranks) <= cores,
+          "E601",
+          fmt::format("--np {} asks for more ranks than cores", ranks),
+          fmt::format("this process may use {} core(s)", cores),
+          fmt::format("use --np {}, or --oversubscribe for a test", cores) + other_nodes());
 }
 
 void settle_limits(int ranks) {

@@ -67,12 +67,11 @@ std::string source_towards(const addrinfo& to, const std::string& host) {
     const bool is_known =
         socket && ::connect(socket.value(), to.ai_addr, to.ai_addrlen) == 0 &&
         ::getsockname(socket.value(), reinterpret_cast<sockaddr*>(&own), &size) == 0;
-    check(is_known, [&] {
-        return Error("E647",
-                     fmt::format("no network leads to host '{}'", host),
-                     "this host has no route to its address",
-                     "give a name or address in a network that the hosts share");
-    });
+    check(is_known,
+          "E647",
+          fmt::format("no network leads to host '{}'", host),
+          "this host has no route to its address",
+          "give a name or address in a network that the hosts share");
     return ipv4_text(own);
 }
 
@@ -112,13 +111,12 @@ std::vector<std::string> remote_shell(const Environment& environment) {
 void check_root(const Environment& environment) {
     const bool allowed = environment.text("OMPI_ALLOW_RUN_AS_ROOT").value_or("") == "1" &&
                          environment.text("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM").value_or("") == "1";
-    check(::geteuid() != 0 || allowed, [] {
-        return Error("E603",
-                     "Open MPI refuses to run as root",
-                     "a mistake as root can damage the whole system",
-                     "use your own account; in a container: export OMPI_ALLOW_RUN_AS_ROOT=1 "
-                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
-    });
+    check(::geteuid() != 0 || allowed,
+          "E603",
+          "Open MPI refuses to run as root",
+          "a mistake as root can damage the whole system",
+          "use your own account; in a container: export OMPI_ALLOW_RUN_AS_ROOT=1 "
+          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
 }
 
 using Words = std::vector<std::string>;
@@ -257,12 +255,11 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
 }
 
 void check_rank_program(const fs::path& program) {
-    check(!find_program(program.string()).empty(), [&] {
-        return Error("E610",
-                     fmt::format("cannot start '{}'", program.string()),
-                     "it must be in the folder of lockstep, but is not there",
-                     "build or install both programs into one folder");
-    });
+    check(!find_program(program.string()).empty(),
+          "E610",
+          fmt::format("cannot start '{}'", program.string()),
+          "it must be in the folder of lockstep, but is not there",
+          "build or install both programs into one folder");
     check_addresses(program);
 }
 

@@ -145,12 +145,11 @@ StartLimits start_limits(const Environment& environment) {
     const auto given = environment.text("LOCKSTEP_START_TIMEOUT");
     if (!given) return {};
     const auto seconds = parse_integer(*given);
-    check(seconds && *seconds > 0, [&] {
-        return Error("E102",
-                     fmt::format("LOCKSTEP_START_TIMEOUT is '{}'", *given),
-                     "it is a number of seconds",
-                     "for example LOCKSTEP_START_TIMEOUT=120");
-    });
+    check(seconds && *seconds > 0,
+          "E102",
+          fmt::format("LOCKSTEP_START_TIMEOUT is '{}'", *given),
+          "it is a number of seconds",
+          "for example LOCKSTEP_START_TIMEOUT=120");
     return {static_cast<double>(*seconds), static_cast<double>(*seconds)};
 }
 

@@ -39,14 +39,13 @@ std::string agreed_digest(const Communicator& ranks, const fs::path& path) {
     const std::string mine = agree(ranks, [&] { return file_digest(path); });
     const std::string root = ranks.broadcast(mine);
     agree(ranks, [&] {
-        check(mine == root, [&] {
-            return Error("E605",
-                         fmt::format("ranks have different models: '{}' is another file here than "
-                                     "on rank 0",
-                                     path.string()),
-                         fmt::format("its hash is {} here and {} there", mine, root),
-                         "give all nodes the same file");
-        });
+        check(mine == root,
+              "E605",
+              fmt::format("ranks have different models: '{}' is another file here than "
+                          "on rank 0",
+                          path.string()),
+              fmt::format("its hash is {} here and {} there", mine, root),
+              "give all nodes the same file");
     });
     return root;
 }

@@ -47,16 +47,15 @@ KeepSettings parse_keep(const GivenValue& given) {
         } catch (const Error&) {
             is_taken = false;
         }
-        check(is_taken, [&] {
-            return Error("E103",
-                         fmt::format("--keep is '{}' (from {})", given.text, given.origin),
-                         fmt::format("'{}' is none of last=1 to {}, best=0 to {}, and every= with "
-                                     "steps or epochs, each of them once",
-                                     part,
-                                     most_kept,
-                                     most_kept),
-                         "for example --keep last=3,every=10epochs");
-        });
+        check(is_taken,
+              "E103",
+              fmt::format("--keep is '{}' (from {})", given.text, given.origin),
+              fmt::format("'{}' is none of last=1 to {}, best=0 to {}, and every= with "
+                          "steps or epochs, each of them once",
+                          part,
+                          most_kept,
+                          most_kept),
+              "for example --keep last=3,every=10epochs");
     }
     return keep;
 }
@@ -130,19 +129,17 @@ void check_metric(const TrainSettings& settings, const std::map<std::string, dou
     for (const auto& [name, value] : metrics) names.push_back(name);
     const Judge judge = judge_of(settings.keep_best, settings.task.kind);
     const std::string what = fmt::format("--keep-best is '{}'", settings.keep_best);
-    check(metrics.contains(judge.metric), [&] {
-        return Error("E103",
-                     what,
-                     fmt::format("the task's metrics are {}", fmt::join(names, ", ")),
-                     "give one of these");
-    });
-    check(judge.is_lower_better.has_value(), [&] {
-        return Error("E103",
-                     what,
-                     "the model names this metric, and its best value may be the lowest or the "
-                     "highest",
-                     fmt::format("give --keep-best {0}:min, or --keep-best {0}:max", judge.metric));
-    });
+    check(metrics.contains(judge.metric),
+          "E103",
+          what,
+          fmt::format("the task's metrics are {}", fmt::join(names, ", ")),
+          "give one of these");
+    check(judge.is_lower_better.has_value(),
+          "E103",
+          what,
+          "the model names this metric, and its best value may be the lowest or the "
+          "highest",
+          fmt::format("give --keep-best {0}:min, or --keep-best {0}:max", judge.metric));
 }
 
 void note_evaluation(BestEvaluation& best,

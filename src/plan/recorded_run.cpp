@@ -88,12 +88,11 @@ void copy_model(const fs::path& from, const fs::path& to, const std::string& dig
     std::error_code failed;
     fs::copy_file(from, partial, fs::copy_options::overwrite_existing, failed);
     if (failed) throw system_error("copy", partial, failed.value());
-    check(file_digest(partial) == digest, [&] {
-        return Error("E306",
-                     fmt::format("'{}' was changed while the run began", from.string()),
-                     fmt::format("its digest was {}", digest),
-                     "begin again when it is as it shall be");
-    });
+    check(file_digest(partial) == digest,
+          "E306",
+          fmt::format("'{}' was changed while the run began", from.string()),
+          fmt::format("its digest was {}", digest),
+          "begin again when it is as it shall be");
     sync_path(partial);
     fs::rename(partial, to);
 }
@@ -147,27 +146,24 @@ RunSettings read_run_settings(const fs::path& run) {
 void check_model_file(const RunSettings& run) {
     const std::string& model = run.settings.model.name;
     const std::string digest = file_digest(model);
-    check(digest == run.model_digest, [&] {
-        return Error("E306",
-                     fmt::format("'{}' is not the model that the run was trained with", model),
-                     fmt::format("its digest is {}, the run's is {}", digest, run.model_digest),
-                     "put the file back");
-    });
+    check(digest == run.model_digest,
+          "E306",
+          fmt::format("'{}' is not the model that the run was trained with", model),
+          fmt::format("its digest is {}, the run's is {}", digest, run.model_digest),
+          "put the file back");
 }
 
 fs::path trained_model_file(const fs::path& run, ModelSource wanted, std::string_view format) {
     const RunSettings found = read_run_settings(run);
     const std::string& model = found.settings.model.name;
-    check(source_of(model) == wanted, [&] {
-        return Error(
-            "E106",
-            fmt::format("--format {} does not go with this run", format),
-            fmt::format("its model, {}, is no {}: there is no file of code that "
-                        "the weights could go back to",
-                        model,
-                        wanted == ModelSource::script ? "TorchScript" : "program of torch.export"),
-            "use --format safetensors");
-    });
+    check(source_of(model) == wanted,
+          "E106",
+          fmt::format("--format {} does not go with this run", format),
+          fmt::format("its model, {}, is no {}: there is no file of code that "
+                      "the weights could go back to",
+                      model,
+                      wanted == ModelSource::script ? "TorchScript" : "program of torch.export"),
+          "use --format safetensors");
     check_model_file(found);
     return model;
 }

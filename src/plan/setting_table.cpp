@@ -29,12 +29,11 @@ std::string share_text(double share) {
 Option split_option(double& share) {
     const auto assign = [&share](const GivenValue& given) {
         const auto number = parse_real(given.text);
-        check(given.text == "none" || (number && *number > 0 && *number < 1), [&] {
-            return Error("E103",
-                         fmt::format("--split is '{}' (from {})", given.text, given.origin),
-                         "it must be a number above 0 and below 1, or none",
-                         "for example --split 0.9 trains on nine samples of ten");
-        });
+        check(given.text == "none" || (number && *number > 0 && *number < 1),
+              "E103",
+              fmt::format("--split is '{}' (from {})", given.text, given.origin),
+              "it must be a number above 0 and below 1, or none",
+              "for example --split 0.9 trains on nine samples of ten");
         share = number.value_or(0);
     };
     return {.name = "split",

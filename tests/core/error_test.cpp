@@ -82,6 +82,9 @@ TEST(Check, ThrowsWhatItIsGivenAndOnlyThen) {
     check(true, make);
     EXPECT_EQ(made, 0);
     EXPECT_EQ(caught_code([&] { check(false, make); }), "E102");
+    check(true, "E103", "a");
+    EXPECT_EQ(caught_text([] { check(false, "E103", "a", "b", "c"); }),
+              Error("E103", "a", "b", "c").text());
 }
 
 TEST(Expect, NamesClaimAndPlace) {

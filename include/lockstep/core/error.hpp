@@ -92,6 +92,11 @@ void check(bool ok, MakeError&& make_error) {
     if (!ok) throw make_error();
 }
 
+/// Throws the Error of these texts unless `ok`. They are made in any case: what runs often, or has
+/// texts only for what is wrong, gives a function.
+void check(
+    bool ok, std::string_view code, std::string what, std::string why = {}, std::string fix = {});
+
 /// Throws Error E700 naming `claim` and the caller's place, unless `ok`. For what only a bug can
 /// cause. (clang 14 with this library has no std::source_location.)
 void expect(bool ok,

@@ -99,14 +99,12 @@ struct Group {
 
 void check_group(const Communicator& world, const Group& group, RankSplit split) {
     agree(world, [&] {
-        check(split == RankSplit::all || !group.is_measured || group.ranks.size() > 1, [&] {
-            return Error("E653",
-                         fmt::format("--split {} leaves a group of one rank", split_name(split)),
-                         split == RankSplit::intra ? "a node has one rank alone"
-                                                   : "all ranks are on one node",
-                         split == RankSplit::intra ? "start two ranks or more on every node"
-                                                   : "start ranks on two nodes or more");
-        });
+        check(split == RankSplit::all || !group.is_measured || group.ranks.size() > 1,
+              "E653",
+              fmt::format("--split {} leaves a group of one rank", split_name(split)),
+              split == RankSplit::intra ? "a node has one rank alone" : "all ranks are on one node",
+              split == RankSplit::intra ? "start two ranks or more on every node"
+                                        : "start ranks on two nodes or more");
     });
 }
 
@@ -140,14 +138,13 @@ void check_memory(const Communicator& world, const MeasurePlan& plan) {
     const std::uint64_t needed = (2 * on_node + 1) * plan.sizes.back();
     agree(world, [&] {
         const std::uint64_t memory = read_node_facts().usable_memory_bytes();
-        check(memory == 0 || needed <= memory, [&] {
-            return Error("E650",
-                         fmt::format("buffers of {} on each rank need {} of memory on a node",
-                                     bytes_text(plan.sizes.back()),
-                                     bytes_text(needed)),
-                         fmt::format("it has {}", bytes_text(memory)),
-                         "give a smaller --max-bytes (-e), or fewer ranks");
-        });
+        check(memory == 0 || needed <= memory,
+              "E650",
+              fmt::format("buffers of {} on each rank need {} of memory on a node",
+                          bytes_text(plan.sizes.back()),
+                          bytes_text(needed)),
+              fmt::format("it has {}", bytes_text(memory)),
+              "give a smaller --max-bytes (-e), or fewer ranks");
     });
 }
 
@@ -205,12 +202,11 @@ int measure_on_ranks(const BenchOptions& options, const ProcessContext& process)
 }
 
 int launch(const BenchOptions& options, const Invocation& call) {
-    check(options.np > 0, [] {
-        return Error("E105",
-                     "--np is missing",
-                     "an all-reduce needs ranks, and no launcher started any",
-                     "for example: lockstep bench comm --np 2");
-    });
+    check(options.np > 0,
+          "E105",
+          "--np is missing",
+          "an all-reduce needs ranks, and no launcher started any",
+          "for example: lockstep bench comm --np 2");
     return supervise_ranks(
         {options.np, options.oversubscribe, call.words, {}, this_executable(), {}});
 }

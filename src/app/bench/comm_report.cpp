@@ -228,25 +228,22 @@ std::string verdict_text(const CommReport& report) {
 
 void judge(const CommReport& report, double min_gb_per_s) {
     const std::uint64_t wrong = wrong_elements(report);
-    check(wrong == 0, [&] {
-        return Error("E651",
-                     fmt::format("{} elements of the sums are wrong", grouped(wrong)),
-                     "the tables above say which method and size",
-                     "please report them with the versions in the first line");
-    });
+    check(wrong == 0,
+          "E651",
+          fmt::format("{} elements of the sums are wrong", grouped(wrong)),
+          "the tables above say which method and size",
+          "please report them with the versions in the first line");
     double best = 0;
     for (const Measurement& row : report.measured.rows)
         if (row.method == SumMethod::lockstep)
             best = std::max(best, bus_gb_per_s(row.bytes, row.best_s, report.ranks));
-    check(best >= min_gb_per_s, [&] {
-        return Error(
-            "E652",
-            fmt::format("lockstep reaches {:.2f} GB/s of bus bandwidth, --min-busbw asks for {}",
-                        best,
-                        min_gb_per_s),
-            "no size was faster",
-            "check for other work on these cores, and whether memory is slower than expected");
-    });
+    check(best >= min_gb_per_s,
+          "E652",
+          fmt::format("lockstep reaches {:.2f} GB/s of bus bandwidth, --min-busbw asks for {}",
+                      best,
+                      min_gb_per_s),
+          "no size was faster",
+          "check for other work on these cores, and whether memory is slower than expected");
 }
 
 }  // namespace lockstep

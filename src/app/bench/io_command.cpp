@@ -68,13 +68,11 @@ Option numbers_option(const std::string& name,
                 target.clear();
                 for (const std::string& part : split(given.text, ',')) {
                     const auto number = parse_integer(part);
-                    check(number && *number >= 1 && *number <= most, [&] {
-                        return Error(
-                            "E103",
-                            fmt::format("--{} is '{}' (from {})", name, given.text, given.origin),
-                            fmt::format("'{}' is not a whole number from 1 to {}", part, most),
-                            fmt::format("for example --{} 1,2,4", name));
-                    });
+                    check(number && *number >= 1 && *number <= most,
+                          "E103",
+                          fmt::format("--{} is '{}' (from {})", name, given.text, given.origin),
+                          fmt::format("'{}' is not a whole number from 1 to {}", part, most),
+                          fmt::format("for example --{} 1,2,4", name));
                     target.push_back(static_cast<Whole>(*number));
                 }
             }};

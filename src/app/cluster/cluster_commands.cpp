@@ -161,12 +161,11 @@ bool examine_all(const DoctorOptions& options, const ProcessContext& process) {
     if (options.preflight) selection.slowest = Pace::fast;
     const auto checks = agree(world, [&] {
         const std::size_t count = selected_checks(selection).size();
-        check(count > 0, [] {
-            return Error("E106",
-                         "--only, --skip and --preflight leave no check",
-                         "--preflight leaves out slow checks, such as all of family T",
-                         "drop one of them");
-        });
+        check(count > 0,
+              "E106",
+              "--only, --skip and --preflight leave no check",
+              "--preflight leaves out slow checks, such as all of family T",
+              "drop one of them");
         return count;
     });
     const std::vector<DoctorFacts> all = facts_of_all(options, process);

@@ -35,13 +35,12 @@ std::string_view only_input(const PackInputs& in) {
     if (!in.folder.empty()) given.push_back("folder");
     if (!in.text.empty()) given.push_back("text");
     if (!in.tokens.empty()) given.push_back("tokens");
-    check(!given.empty(), [] {
-        return Error("E105",
-                     "no input is given",
-                     "--images and --labels, --npy, --cifar10, --cifar100, --csv, --hdf5, "
-                     "--folder, --text or --tokens say what is to be packed",
-                     "see --help");
-    });
+    check(!given.empty(),
+          "E105",
+          "no input is given",
+          "--images and --labels, --npy, --cifar10, --cifar100, --csv, --hdf5, "
+          "--folder, --text or --tokens say what is to be packed",
+          "see --help");
     check_fits(given.size() == 1,
                fmt::format("several inputs are given: --{}", fmt::join(given, ", --")),
                "a data set is packed from one input",

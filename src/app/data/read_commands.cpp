@@ -87,12 +87,11 @@ void add_samples(const std::string& text, std::vector<std::uint64_t>& samples) {
     const auto first = parse_integer(text.substr(0, cut));
     const auto last = cut == text.npos ? first : parse_integer(text.substr(cut + 1));
     constexpr std::int64_t most = 1 << 26;
-    check(first && last && *first >= 0 && *first <= *last && *last - *first < most, [&] {
-        return Error("E103",
-                     fmt::format("--sample is '{}'", text),
-                     "it must be a number, or the first and last of a range, as in 100-199",
-                     "without it all samples are exported");
-    });
+    check(first && last && *first >= 0 && *first <= *last && *last - *first < most,
+          "E103",
+          fmt::format("--sample is '{}'", text),
+          "it must be a number, or the first and last of a range, as in 100-199",
+          "without it all samples are exported");
     for (std::int64_t sample = *first; sample <= *last; ++sample)
         samples.push_back(static_cast<std::uint64_t>(sample));
 }
@@ -119,12 +118,11 @@ int export_samples(ExportArguments& arguments, const fs::path& where) {
 int prove(const fs::path& run) {
     const LedgerReport report = check_ledger(run / "ledger");
     print_once(describe_ledger(report));
-    check(report.is_exact(), [&] {
-        return Error("E229",
-                     fmt::format("'{}' did not see every sample exactly once", run.string()),
-                     "what is missing, seen twice or damaged is listed above",
-                     "see 'lockstep explain E229'");
-    });
+    check(report.is_exact(),
+          "E229",
+          fmt::format("'{}' did not see every sample exactly once", run.string()),
+          "what is missing, seen twice or damaged is listed above",
+          "see 'lockstep explain E229'");
     print_once(report.dropped > 0 ? "every sample but those dropped exactly once per epoch\n"
                                   : "every sample exactly once per epoch\n");
     return 0;

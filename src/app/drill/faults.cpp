@@ -132,8 +132,7 @@ std::string exchange_bytes(const fs::path& file, std::uint64_t offset, const std
     stream.read(before.data(), static_cast<std::streamsize>(before.size()));
     stream.seekp(static_cast<std::streamoff>(offset));
     stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    check(stream.good(),
-          [&] { return Error("E402", fmt::format("cannot write '{}'", file.string())); });
+    check(stream.good(), "E402", fmt::format("cannot write '{}'", file.string()));
     return before;
 }
 

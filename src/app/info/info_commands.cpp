@@ -171,12 +171,11 @@ int explain_exit(const std::string& word, std::int64_t code) {
         return 0;
     }
     const int signal = number - 128;
-    check(signal > 0 && signal <= SIGRTMAX, [&] {
-        return Error("E101",
-                     fmt::format("exit code {} is not one of Lockstep's", printable(word)),
-                     "a shell gives 127 if it finds no program, and 126 if it may not start it",
-                     "the lines before it say more, or 'lockstep diagnose RUN'");
-    });
+    check(signal > 0 && signal <= SIGRTMAX,
+          "E101",
+          fmt::format("exit code {} is not one of Lockstep's", printable(word)),
+          "a shell gives 127 if it finds no program, and 126 if it may not start it",
+          "the lines before it say more, or 'lockstep diagnose RUN'");
     const std::string_view fault = launch_fault(number);
     print_once(fmt::format(
         "exit code {}: killed by signal {} ({})\nanother start: goes on from the newest "
@@ -208,12 +207,11 @@ int explain(const std::string& word) {
     const auto found = std::ranges::find(checks, code, &DoctorCheck::id);
     if (found != checks.end()) return explain_check(*found);
     const ErrorEntry* entry = find_error(code);
-    check(entry != nullptr, [&] {
-        return Error("E101",
-                     fmt::format("no error has code '{}'", printable(code)),
-                     "",
-                     "give a code as messages show it, for example E204 or C2, or an exit code");
-    });
+    check(entry != nullptr,
+          "E101",
+          fmt::format("no error has code '{}'", printable(code)),
+          "",
+          "give a code as messages show it, for example E204 or C2, or an exit code");
     print_once(fmt::format("{}: {} (exit code {})\n\n{}\n",
                            entry->code,
                            entry->title,

@@ -265,12 +265,11 @@ int verify(const fs::path& run) {
             print_once(fmt::format(
                 "step {:<10} {} {}: {}\n", info.step, error.code(), error.what(), error.why()));
         }
-    check(damaged == 0, [&] {
-        return Error("E310",
-                     fmt::format("{} of {} checkpoints are damaged", damaged, found.size()),
-                     "they are listed above",
-                     "nothing needs to be done if a newer one is whole: a resumed run skips them");
-    });
+    check(damaged == 0,
+          "E310",
+          fmt::format("{} of {} checkpoints are damaged", damaged, found.size()),
+          "they are listed above",
+          "nothing needs to be done if a newer one is whole: a resumed run skips them");
     return 0;
 }
 

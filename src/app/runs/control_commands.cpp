@@ -59,22 +59,19 @@ bool is_stop(const Request& request) {
 }
 
 void check_at_work(const RunStatus& status) {
-    check(status.is_alive(), [&] {
-        return Error(
-            "E683",
-            fmt::format("nothing runs in '{}'", status.root.string()),
-            status.condition == RunCondition::lost
-                ? fmt::format("it is marked as running, but {} is gone",
-                              status.holder.empty() ? "its process" : status.holder)
-                : fmt::format("the run is {} at step {}",
-                              run_condition_name(status.condition),
-                              status.step),
-            status.condition == RunCondition::complete ? "nothing to do: all its steps are done"
-            : status.fails_again() ? fmt::format("nothing to do; 'lockstep logs {} --first-error' "
-                                                 "says what to fix before it can resume",
-                                                 shell_text({status.root.string()}))
-                                   : "nothing to do; the same 'lockstep train' command resumes it");
-    });
+    check(status.is_alive(),
+          "E683",
+          fmt::format("nothing runs in '{}'", status.root.string()),
+          status.condition == RunCondition::lost
+              ? fmt::format("it is marked as running, but {} is gone",
+                            status.holder.empty() ? "its process" : status.holder)
+              : fmt::format(
+                    "the run is {} at step {}", run_condition_name(status.condition), status.step),
+          status.condition == RunCondition::complete ? "nothing to do: all its steps are done"
+          : status.fails_again() ? fmt::format("nothing to do; 'lockstep logs {} --first-error' "
+                                               "says what to fix before it can resume",
+                                               shell_text({status.root.string()}))
+                                 : "nothing to do; the same 'lockstep train' command resumes it");
 }
 
 Error ended_otherwise(const Request& request, const std::string& why) {
@@ -111,13 +108,12 @@ std::optional<RunStatus> met_status(const Request& request) {
     const bool was_pending = is_pending(request);
     RunStatus status = status_of_run(request.run, StatusDepth::now);
     if (is_met(request, status)) return status;
-    check(was_pending || status.answered == request.asked.id || !status.is_alive(), [&] {
-        return Error("E686",
-                     fmt::format("the request to run '{}' is gone", request.run.string()),
-                     "another request replaced it, or the run could not read it",
-                     fmt::format("see 'lockstep status {}', and ask again",
-                                 shell_text({request.run.string()})));
-    });
+    check(
+        was_pending || status.answered == request.asked.id || !status.is_alive(),
+        "E686",
+        fmt::format("the request to run '{}' is gone", request.run.string()),
+        "another request replaced it, or the run could not read it",
+        fmt::format("see 'lockstep status {}', and ask again", shell_text({request.run.string()})));
     return {};
 }
 
@@ -128,16 +124,15 @@ RunStatus wait_for(const Request& request) {
     for (;;) {
         if (const auto status = met_status(request)) return *status;
         const double waited_s = now_s() - began_s;
-        check(request.timeout_s <= 0 || waited_s < request.timeout_s, [&] {
-            return Error("E685",
-                         fmt::format("run '{}' has not answered in {}",
-                                     request.run.string(),
-                                     duration_text(request.timeout_s)),
-                         "a step, an evaluation or setting up takes long, or a rank hangs",
-                         fmt::format("the request stays and will be carried out; 'lockstep "
-                                     "diagnose {}' finds a hang",
-                                     shell_text({request.run.string()})));
-        });
+        check(request.timeout_s <= 0 || waited_s < request.timeout_s,
+              "E685",
+              fmt::format("run '{}' has not answered in {}",
+                          request.run.string(),
+                          duration_text(request.timeout_s)),
+              "a step, an evaluation or setting up takes long, or a rank hangs",
+              fmt::format("the request stays and will be carried out; 'lockstep "
+                          "diagnose {}' finds a hang",
+                          shell_text({request.run.string()})));
         if (progress.is_due())
             progress.update(0,
                             fmt::format("waiting for run '{}' to {} | {}",

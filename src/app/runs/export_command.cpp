@@ -41,12 +41,11 @@ void check_ending(const ExportArguments& arguments) {
         {".pt", {ExportFormat::torchscript, "torchscript"}}};
     constexpr std::array others{".pth", ".ckpt", ".bin", ".pkl", ".onnx", ".h5", ".hdf5"};
     const std::string ending = arguments.out.extension();
-    check(std::ranges::find(others, ending) == others.end(), [&] {
-        return Error("E106",
-                     fmt::format("--out ends in {}, which no --format writes", ending),
-                     "programs that read such files would not read these weights",
-                     "give --out NAME.safetensors");
-    });
+    check(std::ranges::find(others, ending) == others.end(),
+          "E106",
+          fmt::format("--out ends in {}, which no --format writes", ending),
+          "programs that read such files would not read these weights",
+          "give --out NAME.safetensors");
     const auto found = endings.find(ending);
     check(found == endings.end() || found->second.first == arguments.format, [&] {
         return Error("E106",

@@ -110,12 +110,11 @@ bool has_rank(std::span<const RankLogFacts> facts, int rank) {
 
 std::vector<int> chosen_ranks(const std::string& given, std::span<const RankLogFacts> facts) {
     const auto ranks = parse_cpu_list(given);
-    check(ranks && !ranks->empty(), [&] {
-        return Error("E103",
-                     fmt::format("--rank is '{}'", printable(given)),
-                     "it must be ranks, with commas and dashes between them",
-                     "for example --rank 3,5-7");
-    });
+    check(ranks && !ranks->empty(),
+          "E103",
+          fmt::format("--rank is '{}'", printable(given)),
+          "it must be ranks, with commas and dashes between them",
+          "for example --rank 3,5-7");
     for (const int rank : *ranks)
         check(has_rank(facts, rank), [&] { return unfit_rank(std::to_string(rank), facts); });
     return *ranks;
@@ -162,12 +161,11 @@ std::vector<std::int64_t> chosen_starts(const fs::path& run,
                                         std::int64_t newest,
                                         const LogsOptions& options) {
     if (newest == 0 && !last_words(run, 1).empty()) return {1};  // its launcher left some
-    check(newest > 0, [&] {
-        return Error("E201",
-                     fmt::format("run '{}' has no logs yet", printable(run.string())),
-                     "none of its starts has begun a log",
-                     "see the output of its ranks or their launcher");
-    });
+    check(newest > 0,
+          "E201",
+          fmt::format("run '{}' has no logs yet", printable(run.string())),
+          "none of its starts has begun a log",
+          "see the output of its ranks or their launcher");
     check_start(options.incarnation, newest);
     if (!options.all_starts) return {options.incarnation > 0 ? options.incarnation : newest};
     std::vector<std::int64_t> starts;

@@ -88,12 +88,11 @@ std::vector<int> forecast_ranks(const std::string& given, int most) {
     std::vector<int> all;
     for (const std::string& entry : split(given, ',')) {
         const auto ranks = ranks_in(entry);
-        check(ranks.has_value(), [&] {
-            return Error("E103",
-                         fmt::format("--forecast is '{}'", printable(given)),
-                         fmt::format("it must be numbers of ranks from 1 to {}", most_ranks),
-                         "for example --forecast 16,32");
-        });
+        check(ranks.has_value(),
+              "E103",
+              fmt::format("--forecast is '{}'", printable(given)),
+              fmt::format("it must be numbers of ranks from 1 to {}", most_ranks),
+              "for example --forecast 16,32");
         all.push_back(*ranks);
     }
     std::ranges::sort(all);
@@ -101,13 +100,11 @@ std::vector<int> forecast_ranks(const std::string& given, int most) {
 }
 
 void check_several(std::size_t points) {
-    check(points >= 2, [&] {
-        return Error("E105",
-                     points == 0 ? "neither runs nor --times are given"
-                                 : "one number of ranks is not enough",
-                     "efficiency compares the speed with different numbers of ranks",
-                     "give runs with several numbers of ranks, or --times 1=707,2=393");
-    });
+    check(points >= 2,
+          "E105",
+          points == 0 ? "neither runs nor --times are given" : "one number of ranks is not enough",
+          "efficiency compares the speed with different numbers of ranks",
+          "give runs with several numbers of ranks, or --times 1=707,2=393");
 }
 
 std::vector<RunFigures> read_runs(const std::vector<std::string>& places) {

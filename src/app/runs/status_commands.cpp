@@ -182,12 +182,11 @@ int show(const StatusOptions& options, const Invocation& call) {
     if (options.all)
         return show_all(given.empty() ? fs::path("runs") : fs::path(given[0]), options);
     check_fits(!options.csv, "--csv is for several runs", "", "give --all, or --json");
-    check(!given.empty(), [] {
-        return Error("E105",
-                     "an argument is missing",
-                     "",
-                     "give a run directory, or --all for the runs below 'runs'");
-    });
+    check(!given.empty(),
+          "E105",
+          "an argument is missing",
+          "",
+          "give a run directory, or --all for the runs below 'runs'");
     const RunStatus status = status_of_run(given[0], StatusDepth::history);
     print_once(options.json ? status_json(status).dump(2) + "\n" : status_text(status));
     return 0;

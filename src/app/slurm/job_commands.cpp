@@ -134,21 +134,19 @@ void settle_run_directory(const PrologOptions& options, const SlurmJob& job) {
         return;
     }
     // The job's first start made at least the folder.
-    check(job.restarts == 0 || fs::exists(options.run), [&] {
-        return Error("E547",
-                     fmt::format("run '{}' is gone", options.run.string()),
-                     fmt::format("SLURM has started this job {} times, and it was there before",
-                                 job.restarts + 1),
-                     "bring it back; or submit the job again to begin a new run at step 0");
-    });
+    check(job.restarts == 0 || fs::exists(options.run),
+          "E547",
+          fmt::format("run '{}' is gone", options.run.string()),
+          fmt::format("SLURM has started this job {} times, and it was there before",
+                      job.restarts + 1),
+          "bring it back; or submit the job again to begin a new run at step 0");
     // Not locked: until train makes it a run, it is none.
     make_directories(options.run);
-    check(fs::is_empty(options.run), [&] {
-        return Error("E407",
-                     fmt::format("'{}' has files in it, but is no run", options.run.string()),
-                     "a run directory is made in an empty or new folder",
-                     "give the name of a new folder");
-    });
+    check(fs::is_empty(options.run),
+          "E407",
+          fmt::format("'{}' has files in it, but is no run", options.run.string()),
+          "a run directory is made in an empty or new folder",
+          "give the name of a new folder");
     const fs::path probe = options.run / ".probe";
     write_file_atomically(probe, "");
     fs::remove(probe);
@@ -294,12 +292,11 @@ ProcessResult slurm_answer(const std::vector<std::string>& argv) {
 void ask_about_job(const SlurmJob& job, JobEnd& end) {
     const auto answer =
         slurm_answer({"squeue", "-h", "-j", job.id, "-O", "State:32,RestartCnt:16"});
-    check(answer.exit_code == 0, [&] {
-        return Error("E511",
-                     "SLURM does not answer",
-                     printable(answer.output),
-                     "nothing is lost: submit the same job again, and the run goes on");
-    });
+    check(answer.exit_code == 0,
+          "E511",
+          "SLURM does not answer",
+          printable(answer.output),
+          "nothing is lost: submit the same job again, and the run goes on");
     std::istringstream words(answer.output);
     std::int64_t restarts = job.restarts;
     words >> end.job_state >> restarts;
@@ -309,12 +306,11 @@ void ask_about_job(const SlurmJob& job, JobEnd& end) {
 // The job dies in it, if it succeeds.
 void requeue(const SlurmJob& job) {
     const auto answer = slurm_answer({"scontrol", "requeue", job.id});
-    check(answer.exit_code == 0, [&] {
-        return Error("E522",
-                     fmt::format("job {} could not be requeued", job.id),
-                     printable(answer.output),
-                     "nothing is lost: submit the same job again, and the run goes on");
-    });
+    check(answer.exit_code == 0,
+          "E522",
+          fmt::format("job {} could not be requeued", job.id),
+          printable(answer.output),
+          "nothing is lost: submit the same job again, and the run goes on");
 }
 
 // Ranks may have been killed before one of them could say it. A start has a control group of its

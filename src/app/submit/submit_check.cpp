@@ -32,12 +32,11 @@ void check_data(const fs::path& data) {
     const bool is_seen = fs::exists(status_of(data));
     const fs::path parent = fs::absolute(data).lexically_normal().parent_path();
     if (!is_seen && !fs::exists(status_of(parent))) return;
-    check(is_seen && fs::exists(status_of(data / "train")), [&] {
-        return Error("E201",
-                     fmt::format("there is no '{}'", printable((data / "train").string())),
-                     "the template trains on train/ of --data, and evaluates on test/",
-                     "give --data the folder that has both");
-    });
+    check(is_seen && fs::exists(status_of(data / "train")),
+          "E201",
+          fmt::format("there is no '{}'", printable((data / "train").string())),
+          "the template trains on train/ of --data, and evaluates on test/",
+          "give --data the folder that has both");
 }
 
 // The nearest folder above that is there has to take new ones.
@@ -57,20 +56,18 @@ void check_run(const SubmitOptions& options, const JobRequest& request) {
     check_place(root);
     std::error_code missing;
     if (request.last_task || !fs::exists(root, missing)) return;
-    check(is_run(root) || fs::is_empty(root, missing), [&] {
-        return Error("E407",
-                     fmt::format("'{}' has files in it, but is no run", root.string()),
-                     "a run directory is made in an empty or new folder",
-                     "give the name of a new folder");
-    });
+    check(is_run(root) || fs::is_empty(root, missing),
+          "E407",
+          fmt::format("'{}' has files in it, but is no run", root.string()),
+          "a run directory is made in an empty or new folder",
+          "give the name of a new folder");
     if (!is_run(root) || options.chain > 1 || !request.awaited_jobs.empty()) return;
     const RunStatus status = status_of_run(root, StatusDepth::now);
-    check(!status.is_held, [&] {
-        return Error("E404",
-                     fmt::format("run '{}' is in use", root.string()),
-                     status.holder,
-                     "--dependency afterany:JOB of that job, or another --run");
-    });
+    check(!status.is_held,
+          "E404",
+          fmt::format("run '{}' is in use", root.string()),
+          status.holder,
+          "--dependency afterany:JOB of that job, or another --run");
 }
 
 void check_virtual_ranks(const SubmitOptions& options,
@@ -83,13 +80,11 @@ void check_virtual_ranks(const SubmitOptions& options,
     std::int64_t ranks = 0;
     for (const JobPart& part : request.parts)
         ranks += part.tasks.value_or(part.ranks_per_node() * part.node_count());
-    check(most <= 0 || ranks <= most, [&] {
-        return Error(
-            "E640",
-            fmt::format("{} ranks are requested, but the run has {} virtual ranks", ranks, most),
-            "every rank needs a virtual rank of its own",
-            fmt::format("--ntasks {}, or a new run with more --virtual-ranks", most));
-    });
+    check(most <= 0 || ranks <= most,
+          "E640",
+          fmt::format("{} ranks are requested, but the run has {} virtual ranks", ranks, most),
+          "every rank needs a virtual rank of its own",
+          fmt::format("--ntasks {}, or a new run with more --virtual-ranks", most));
 }
 
 void check_memory(const SubmitOptions& options,
@@ -99,33 +94,30 @@ void check_memory(const SubmitOptions& options,
         const auto needed =
             estimate_job(settings, part, options.parameters).node_memory_bytes >> 20;
         const auto asked = static_cast<std::uint64_t>(part.node_memory_mb);
-        check(asked == 0 || asked >= needed, [&] {
-            return Error("E528",
-                         fmt::format("{} MB of memory per node are requested", asked),
-                         fmt::format("{} rank(s) of a node take about {} MB (--dry-run shows why)",
-                                     part.ranks_per_node(),
-                                     needed),
-                         fmt::format("--mem {}M, or fewer ranks on each node", needed));
-        });
+        check(asked == 0 || asked >= needed,
+              "E528",
+              fmt::format("{} MB of memory per node are requested", asked),
+              fmt::format("{} rank(s) of a node take about {} MB (--dry-run shows why)",
+                          part.ranks_per_node(),
+                          needed),
+              fmt::format("--mem {}M, or fewer ranks on each node", needed));
     }
 }
 
 // GPUs that ranks would not use, and ranks that would not get the GPUs that they must have.
 void check_gpus(const JobRequest& request, const TrainSettings& settings) {
     for (const JobPart& part : request.parts) {
-        check(part.node_gpus == 0 || settings.device != DeviceKind::cpu, [&] {
-            return Error("E548",
-                         fmt::format("{} GPUs per node are requested", part.node_gpus),
-                         "--device cpu is given: the GPUs would not be used",
-                         "drop --gpus-per-node and --gres, or give --device cuda");
-        });
-        check(part.node_gpus > 0 || settings.device != DeviceKind::cuda, [&] {
-            return Error("E548",
-                         "--device cuda is given, but no GPUs are requested",
-                         "SLURM hides GPUs that a job did not request",
-                         fmt::format("--gpus-per-node {} before --, or drop --device cuda",
-                                     part.ranks_per_node()));
-        });
+        check(part.node_gpus == 0 || settings.device != DeviceKind::cpu,
+              "E548",
+              fmt::format("{} GPUs per node are requested", part.node_gpus),
+              "--device cpu is given: the GPUs would not be used",
+              "drop --gpus-per-node and --gres, or give --device cuda");
+        check(part.node_gpus > 0 || settings.device != DeviceKind::cuda,
+              "E548",
+              "--device cuda is given, but no GPUs are requested",
+              "SLURM hides GPUs that a job did not request",
+              fmt::format("--gpus-per-node {} before --, or drop --device cuda",
+                          part.ranks_per_node()));
     }
 }
 
@@ -140,12 +132,11 @@ bool has_seen_folder_above(fs::path folder) {
 void check_model(const std::string& name) {
     if (fs::path(name).has_extension()) {
         const bool is_elsewhere = !fs::exists(status_of(fs::absolute(name).parent_path()));
-        check(is_elsewhere || fs::exists(status_of(name)), [&] {
-            return Error("E201",
-                         fmt::format("cannot open '{}': there is no such file", printable(name)),
-                         "--model names a plug-in, a program of torch.export or a TorchScript file",
-                         "give the path of one that is there: --model FILE");
-        });
+        check(is_elsewhere || fs::exists(status_of(name)),
+              "E201",
+              fmt::format("cannot open '{}': there is no such file", printable(name)),
+              "--model names a plug-in, a program of torch.export or a TorchScript file",
+              "give the path of one that is there: --model FILE");
         return;
     }
     std::vector<std::string> names;
@@ -235,14 +226,11 @@ void check_output_folders(const JobTemplate& script) {
             const fs::path folder = (fs::current_path() / value_of(part, "chdir").value_or("") /
                                      file.substr(0, file.find('%')))
                                         .parent_path();
-            check(fs::exists(status_of(folder)) || !has_seen_folder_above(folder), [&] {
-                return Error(
-                    "E201",
-                    fmt::format(
-                        "there is no folder '{}' for --{}", printable(folder.string()), name),
-                    "SLURM does not make it: the job would end at once, without a message",
-                    fmt::format("mkdir -p {}", shell_word(folder.string())));
-            });
+            check(fs::exists(status_of(folder)) || !has_seen_folder_above(folder),
+                  "E201",
+                  fmt::format("there is no folder '{}' for --{}", printable(folder.string()), name),
+                  "SLURM does not make it: the job would end at once, without a message",
+                  fmt::format("mkdir -p {}", shell_word(folder.string())));
         }
 }
 

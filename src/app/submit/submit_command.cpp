@@ -45,13 +45,11 @@ constexpr double patience_s = 15;  // limit of one command; SLURM's own is 9 s f
 constexpr int tries = 3;
 
 void check_installed(const std::string& program) {
-    check(!find_program(program).empty(), [&] {
-        return Error(
-            "E529",
-            fmt::format("there is no SLURM here: '{}' is not on PATH", program),
-            "",
-            "call it on a login node, or train without SLURM: 'lockstep train --np 4 ...'");
-    });
+    check(!find_program(program).empty(),
+          "E529",
+          fmt::format("there is no SLURM here: '{}' is not on PATH", program),
+          "",
+          "call it on a login node, or train without SLURM: 'lockstep train --np 4 ...'");
 }
 
 ProcessResult run_once(const std::vector<std::string>& argv) {
@@ -199,12 +197,11 @@ TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& pla
 void check_launcher(const SubmitPlan& plan, const SlurmFacts& facts) {
     const bool has_pmix = std::ranges::any_of(
         facts.mpi_types, [](const std::string& type) { return type.starts_with("pmix"); });
-    check(plan.launcher != Launcher::srun || has_pmix, [] {
-        return Error("E537",
-                     "srun cannot start MPI ranks on this cluster",
-                     "'srun --mpi=list' shows no pmix",
-                     "--launcher mpirun");
-    });
+    check(plan.launcher != Launcher::srun || has_pmix,
+          "E537",
+          "srun cannot start MPI ranks on this cluster",
+          "'srun --mpi=list' shows no pmix",
+          "--launcher mpirun");
     if (plan.launcher != Launcher::srun) return;
     for (const KnownFault& fault :
          known_faults({.pmix = loaded_pmix_version(), .slurm = facts.version}))

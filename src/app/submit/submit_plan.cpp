@@ -81,12 +81,11 @@ void assign_site_key(const std::vector<Option>& keys,
                      const std::string& key,
                      const ConfigEntry& entry) {
     const auto option = std::ranges::find(keys, key, &Option::name);
-    check(option != keys.end(), [&] {
-        return Error("E111",
-                     fmt::format("{}: unknown key '{}'", entry.origin, key),
-                     "",
-                     "see slurm/sites for the keys that there are");
-    });
+    check(option != keys.end(),
+          "E111",
+          fmt::format("{}: unknown key '{}'", entry.origin, key),
+          "",
+          "see slurm/sites for the keys that there are");
     const auto unfit = [&](const std::string& why) {
         return Error("E112",
                      fmt::format("{}: '{}' has the wrong type", entry.origin, key),
@@ -275,18 +274,15 @@ void check_image(const SubmitOptions& options, ContainerRuntime runtime) {
                              ? options.image.find("://") == options.image.npos
                              : options.image.ends_with(".sqsh");
     check(runtime == ContainerRuntime::none || !is_file || fs::exists(status_of(options.image)),
-          [&] {
-              return Error("E539",
-                           fmt::format("there is no image '{}'", printable(options.image)),
-                           "",
-                           "give the path of a .sif or .sqsh file, or docker://NAME");
-          });
-    check(!options.image.starts_with('-'), [&] {
-        return Error("E532",
-                     fmt::format("--container is '{}'", printable(options.image)),
-                     "it looks like an option",
-                     "write ./ before it");
-    });
+          "E539",
+          fmt::format("there is no image '{}'", printable(options.image)),
+          "",
+          "give the path of a .sif or .sqsh file, or docker://NAME");
+    check(!options.image.starts_with('-'),
+          "E532",
+          fmt::format("--container is '{}'", printable(options.image)),
+          "it looks like an option",
+          "write ./ before it");
 }
 
 // Returns the launcher of the ranks: the given one, the required one, the site's, or the
@@ -296,15 +292,13 @@ Launcher settled_launcher(const SubmitOptions& options,
                           const JobTemplate& script,
                           ContainerRuntime runtime) {
     const bool needs_srun = script.parts.size() > 1 || runtime == ContainerRuntime::pyxis;
-    check(!needs_srun || options.launcher != Launcher::mpirun, [&] {
-        return Error("E537",
-                     "--launcher mpirun cannot start this job",
-                     script.parts.size() > 1 ? "mpirun sees the first part of the nodes only"
-                                             : "pyxis is a part of srun",
-                     script.parts.size() > 1
-                         ? "--launcher srun, or --partition A,B where either would do"
-                         : "--launcher srun, or --container-runtime apptainer");
-    });
+    check(!needs_srun || options.launcher != Launcher::mpirun,
+          "E537",
+          "--launcher mpirun cannot start this job",
+          script.parts.size() > 1 ? "mpirun sees the first part of the nodes only"
+                                  : "pyxis is a part of srun",
+          script.parts.size() > 1 ? "--launcher srun, or --partition A,B where either would do"
+                                  : "--launcher srun, or --container-runtime apptainer");
     if (needs_srun) return Launcher::srun;
     if (options.launcher != Launcher::none) return options.launcher;
     const Launcher own = launcher_of(script);
@@ -340,12 +334,11 @@ std::vector<std::pair<std::string, std::string>> variables(const SubmitOptions& 
 void check_starts_ranks(const JobTemplate& script, const SubmitOptions& options) {
     const bool is_asked = options.launcher != Launcher::none || !options.image.empty() ||
                           !options.het_partition.empty();
-    check(!is_asked || launcher_of(script) != Launcher::none, [] {
-        return Error("E531",
-                     "this template does not say how ranks are started",
-                     "it has no line 'run_ranks mpirun lockstep ...', which slurm/job.sh knows",
-                     "take one of slurm/, or drop --launcher, --container and --het-partition");
-    });
+    check(!is_asked || launcher_of(script) != Launcher::none,
+          "E531",
+          "this template does not say how ranks are started",
+          "it has no line 'run_ranks mpirun lockstep ...', which slurm/job.sh knows",
+          "take one of slurm/, or drop --launcher, --container and --het-partition");
 }
 
 JobTemplate read_template(const SubmitOptions& options,

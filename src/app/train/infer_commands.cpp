@@ -125,15 +125,14 @@ std::unique_ptr<RowSource> open_raw(const Field& field,
 // Bytes mean value / 255.
 void check_values(const Field& given, const Field& learned, const fs::path& input) {
     const bool is_u8 = learned.type == ElementType::u8;
-    check(learned.name == "tokens" || (given.type == ElementType::u8) == is_u8, [&] {
-        return Error("E217",
-                     fmt::format("'{}' does not fit the training data", input.string()),
-                     fmt::format("it has {}, the training data {}",
-                                 element_name(given.type),
-                                 element_name(learned.type)),
-                     fmt::format("write its values in the same range and type: x.astype('{}')",
-                                 is_u8 ? "uint8" : "float32"));
-    });
+    check(learned.name == "tokens" || (given.type == ElementType::u8) == is_u8,
+          "E217",
+          fmt::format("'{}' does not fit the training data", input.string()),
+          fmt::format("it has {}, the training data {}",
+                      element_name(given.type),
+                      element_name(learned.type)),
+          fmt::format("write its values in the same range and type: x.astype('{}')",
+                      is_u8 ? "uint8" : "float32"));
     const bool are_rows = given.shape.size() == 1 && learned.shape.size() == 1;
     check(learned.name == "tokens" || !are_rows || given.shape == learned.shape, [&] {
         return Error("E217",

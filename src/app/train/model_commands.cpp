@@ -258,15 +258,14 @@ ModelShape shape_of(const ProfileArguments& arguments) {
     const bool are_known = std::ranges::all_of(inputs, [](const InputShape& one) {
         return std::min({one.channels, one.depth, one.height, one.width}) > 0;
     });
-    check(are_known && !inputs.empty(), [&] {
-        return Error("E105",
-                     "--input is missing",
-                     fmt::format("'{}' {}",
-                                 printable(model),
-                                 is_program ? "leaves extents of its inputs to the data"
-                                            : "is not built in: its inputs are not known"),
-                     "for example --input 3x32x32");
-    });
+    check(are_known && !inputs.empty(),
+          "E105",
+          "--input is missing",
+          fmt::format("'{}' {}",
+                      printable(model),
+                      is_program ? "leaves extents of its inputs to the data"
+                                 : "is not built in: its inputs are not known"),
+          "for example --input 3x32x32");
     const InputShape& first = inputs.front();
     const ModelFacts* known = find_built_in(model);
     ModelShape shape{.channels = first.channels,

@@ -259,14 +259,11 @@ void check_threads(const TrainOptions& options) {
     constexpr std::size_t most_per_core = 16;
     const std::size_t cores = read_node_facts().allowed_cpus.size();
     const auto threads = static_cast<std::size_t>(options.settings.threads);
-    check(options.oversubscribe || cores == 0 || threads <= most_per_core * cores, [&] {
-        return Error(
-            "E601",
-            fmt::format(
-                "--threads {} asks for more than {} threads a core", threads, most_per_core),
-            fmt::format("this rank may use {} core(s)", cores),
-            fmt::format("use --threads {}, or --oversubscribe for a test", cores));
-    });
+    check(options.oversubscribe || cores == 0 || threads <= most_per_core * cores,
+          "E601",
+          fmt::format("--threads {} asks for more than {} threads a core", threads, most_per_core),
+          fmt::format("this rank may use {} core(s)", cores),
+          fmt::format("use --threads {}, or --oversubscribe for a test", cores));
 }
 
 /// Collective. Where ranks run, for the first lines of the run. Errors: E609 on all ranks where the

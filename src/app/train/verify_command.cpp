@@ -55,12 +55,11 @@ std::vector<int> parse_ranks(const std::string& list) {
     std::vector<int> ranks;
     for (const std::string& item : split(list, ',')) {
         const auto number = parse_integer(item);
-        check(number && *number >= 1 && *number <= 1024, [&] {
-            return Error("E103",
-                         fmt::format("--ranks is '{}'", list),
-                         "it must be numbers of ranks with commas between",
-                         "for example --ranks 1,2,4");
-        });
+        check(number && *number >= 1 && *number <= 1024,
+              "E103",
+              fmt::format("--ranks is '{}'", list),
+              "it must be numbers of ranks with commas between",
+              "for example --ranks 1,2,4");
         ranks.push_back(static_cast<int>(*number));
     }
     check_fits(std::set(ranks.begin(), ranks.end()).size() > 1,
@@ -203,12 +202,11 @@ TrainingEnd run_training(const ShortTraining& training, const std::function<void
 }
 
 void give_up_if_asked(const std::string& doing) {
-    check(stop_requested() == StopRequest::none, [&] {
-        return Error("E242",
-                     fmt::format("{} was interrupted", doing),
-                     "a signal ended it; its trainings are ended and its files removed",
-                     "give the same command to begin again");
-    });
+    check(stop_requested() == StopRequest::none,
+          "E242",
+          fmt::format("{} was interrupted", doing),
+          "a signal ended it; its trainings are ended and its files removed",
+          "give the same command to begin again");
 }
 
 Command verify_command() {

@@ -225,15 +225,13 @@ Error Trials::failure() const {
 
 void add_round(KnobResult& result, std::size_t variant, const TrialResult& trial) {
     std::string& before = result.parameters[variant];
-    check(before.empty() || before == trial.parameters, [&] {
-        return Error(
-            "E743",
-            fmt::format("--{} {} gave other parameters than before",
-                        result.knob.name,
-                        variant_text(result.knob, result.knob.variants[variant])),
-            fmt::format("{} instead of {}, by the same training", trial.parameters, before),
-            "please report this with the command");
-    });
+    check(before.empty() || before == trial.parameters,
+          "E743",
+          fmt::format("--{} {} gave other parameters than before",
+                      result.knob.name,
+                      variant_text(result.knob, result.knob.variants[variant])),
+          fmt::format("{} instead of {}, by the same training", trial.parameters, before),
+          "please report this with the command");
     before = trial.parameters;
     result.step_s[variant].push_back(trial.step_s);
 }
@@ -331,14 +329,13 @@ std::string common_parameters(const std::vector<KnobResult>& knobs, const std::s
     for (const KnobResult& result : knobs) {
         if (result.knob.decides_bits) continue;
         for (std::size_t i = 0; i < result.parameters.size(); ++i)
-            check(result.parameters[i].empty() || result.parameters[i] == first, [&] {
-                return Error("E743",
-                             fmt::format("--{} {} gave other parameters",
-                                         result.knob.name,
-                                         variant_text(result.knob, result.knob.variants[i])),
-                             fmt::format("{} instead of {}", result.parameters[i], first),
-                             "please report this with the command");
-            });
+            check(result.parameters[i].empty() || result.parameters[i] == first,
+                  "E743",
+                  fmt::format("--{} {} gave other parameters",
+                              result.knob.name,
+                              variant_text(result.knob, result.knob.variants[i])),
+                  fmt::format("{} instead of {}", result.parameters[i], first),
+                  "please report this with the command");
     }
     return first;
 }

@@ -74,12 +74,11 @@ void check_tune(TuneOptions& options, const Invocation& call) {
                "tune measures on this machine only",
                "drop it, and start tune on one of the nodes");
     check_output_place(options.out);
-    check(!fs::exists(options.out), [&] {
-        return Error("E407",
-                     fmt::format("'{}' exists", options.out.string()),
-                     "nothing is overwritten",
-                     "give another name with --out, or remove it");
-    });
+    check(!fs::exists(options.out),
+          "E407",
+          fmt::format("'{}' exists", options.out.string()),
+          "nothing is overwritten",
+          "give another name with --out, or remove it");
 }
 
 std::vector<std::string> common_words(const TuneOptions& options, const Invocation& call) {

@@ -239,14 +239,13 @@ LaunchNetwork choose_network(std::span<const HostProbe> hosts, const std::string
         if (chosen.empty() || network == preferred) chosen = network;
     }
     const auto left_out = left_out_text(hosts, reasons);
-    check(!chosen.empty(), [&] {
-        return Error("E647",
-                     fmt::format("no network connects the hosts {}", names_of(hosts)),
-                     left_out.empty() ? "they have no addresses" : "left out: " + left_out,
-                     "open the ports of `sysctl net.ipv4.ip_local_port_range` between them, or "
-                     "choose yourself: export OMPI_MCA_btl_tcp_if_include=NETWORK "
-                     "OMPI_MCA_oob_tcp_if_include=NETWORK");
-    });
+    check(!chosen.empty(),
+          "E647",
+          fmt::format("no network connects the hosts {}", names_of(hosts)),
+          left_out.empty() ? "they have no addresses" : "left out: " + left_out,
+          "open the ports of `sysctl net.ipv4.ip_local_port_range` between them, or "
+          "choose yourself: export OMPI_MCA_btl_tcp_if_include=NETWORK "
+          "OMPI_MCA_oob_tcp_if_include=NETWORK");
     const CommonFabric fabric = common_fabric(hosts, joining);
     return {true,
             chosen,
