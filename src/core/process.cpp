@@ -46,12 +46,11 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
 
 std::string program_or_error(const std::string& program) {
     const std::string path = find_program(program);
-    check(!path.empty(), [&] {
-        return Error("E610",
-                     fmt::format("cannot start '{}'", program),
-                     "it is not on PATH",
-                     program == "mpirun" ? "install Open MPI, or load its module" : "install it");
-    });
+    check(!path.empty(),
+          "E610",
+          fmt::format("cannot start '{}'", program),
+          "it is not on PATH",
+          program == "mpirun" ? "install Open MPI, or load its module" : "install it");
     return path;
 }
 
@@ -164,12 +163,11 @@ std::optional<std::int64_t> Environment::integer(const std::string& name) const 
     const auto value = text(name);
     if (!value) return std::nullopt;
     const auto number = parse_integer(*value);
-    check(number.has_value(), [&] {
-        return Error("E113",
-                     fmt::format("{} is '{}' (from environment)", name, *value),
-                     "it must be a whole number",
-                     fmt::format("unset {} or set it to a whole number", name));
-    });
+    check(number.has_value(),
+          "E113",
+          fmt::format("{} is '{}' (from environment)", name, *value),
+          "it must be a whole number",
+          fmt::format("unset {} or set it to a whole number", name));
     return number;
 }
 
@@ -256,12 +254,11 @@ ProcessResult run_process(const std::vector<std::string>& argv,
     }
     const auto exit_code = closed ? wait_for(child.pid, deadline_s) : std::nullopt;
     result.exit_code = exit_code ? *exit_code : end_child(child.pid);
-    check(exit_code.has_value(), [&] {
-        return Error("E611",
-                     fmt::format("'{}' took longer than {}", argv[0], duration_text(timeout_s)),
-                     "it was ended",
-                     "check its output, or allow more time");
-    });
+    check(exit_code.has_value(),
+          "E611",
+          fmt::format("'{}' took longer than {}", argv[0], duration_text(timeout_s)),
+          "it was ended",
+          "check its output, or allow more time");
     return result;
 }
 

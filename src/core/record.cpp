@@ -85,12 +85,11 @@ void Record::measured(const char* key, double& value) {
 std::int64_t Record::version(const char* key, std::int64_t newest) {
     std::int64_t found = newest;
     field(key, found);
-    check(found >= 1 && found <= newest, [&] {
-        return Error("E305",
-                     fmt::format("'{}' has format {}", origin_, found),
-                     fmt::format("this program reads formats up to {}", newest),
-                     "use the version of lockstep that wrote it");
-    });
+    check(found >= 1 && found <= newest,
+          "E305",
+          fmt::format("'{}' has format {}", origin_, found),
+          fmt::format("this program reads formats up to {}", newest),
+          "use the version of lockstep that wrote it");
     return found;
 }
 
