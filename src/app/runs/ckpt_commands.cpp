@@ -112,13 +112,11 @@ std::string difference_text(const TensorDifference& one) {
 
 int compare(const fs::path& a, const fs::path& b) {
     const CheckpointInfo first = checkpoint_at(a), second = checkpoint_at(b);
-    std::optional<Progress> progress;
+    Progress progress;
     const CheckpointDifference found =
         compare_checkpoints(first.path, second.path, [&](std::uint64_t done, std::uint64_t total) {
-            if (!progress) progress.emplace("compare", total, ProgressUnit::bytes);
-            progress->update(done);
+            progress.update("compare", done, total, ProgressUnit::bytes);
         });
-    progress.reset();
     print_once(fmt::format("first   step {} of {}\nsecond  step {} of {}\n",
                            first.step,
                            first.path.string(),

@@ -79,10 +79,9 @@ ExportSummary write_weights(const fs::path& run,
     }
     const auto format =
         arguments.format == ExportFormat::npz ? WeightsFormat::npz : WeightsFormat::safetensors;
-    std::optional<Progress> progress;
+    Progress progress;
     const auto show = [&](std::uint64_t done, std::uint64_t total) {
-        if (!progress) progress.emplace("export", total, ProgressUnit::bytes);
-        progress->update(done);
+        progress.update("export", done, total, ProgressUnit::bytes);
     };
     const WeightsExport options{.format = format, .tensors = arguments.tensors(), .progress = show};
     if (arguments.format == ExportFormat::program)
