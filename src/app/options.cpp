@@ -169,11 +169,10 @@ Error unknown_key(const ConfigEntry& entry,
                   const std::vector<std::string>& known,
                   const std::string& why,
                   const std::string& usual_fix) {
-    const std::string nearest = did_you_mean(key, known);
     return Error("E111",
                  fmt::format("{}: unknown key '{}'", entry.origin, key),
                  why,
-                 nearest.empty() ? usual_fix : nearest);
+                 did_you_mean(key, known, usual_fix));
 }
 
 Config read_known_config(const ParsedLine& line,

@@ -118,11 +118,10 @@ Error unknown_command(const std::vector<Command>& commands, const std::vector<st
                          fmt::format("unknown command '{}'", word),
                          fmt::format("'lockstep {}' does it", instead),
                          fmt::format("lockstep {}", instead));
-    const std::string nearest = did_you_mean(word, names);
     return Error("E101",
                  fmt::format("unknown command '{}'", printable(word)),
                  is_group ? "this group of commands needs a second word" : "",
-                 nearest.empty() ? "see 'lockstep --help'" : nearest);
+                 did_you_mean(word, names, "see 'lockstep --help'"));
 }
 
 void check_positionals(const Command& command, const std::vector<std::string>& given) {

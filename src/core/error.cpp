@@ -285,9 +285,11 @@ std::string nearest_name(std::string_view word, std::span<const std::string> can
     return best ? *best : "";
 }
 
-std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+std::string did_you_mean(std::string_view word,
+                         std::span<const std::string> candidates,
+                         std::string_view otherwise) {
     const std::string nearest = nearest_name(word, candidates);
-    return nearest.empty() ? "" : fmt::format("did you mean '{}'?", nearest);
+    return nearest.empty() ? std::string(otherwise) : fmt::format("did you mean '{}'?", nearest);
 }
 
 std::string fold_ranks(std::span<const int> ranks) {

@@ -98,20 +98,20 @@ std::string why_alone(std::string_view meaning, std::string_view words) {
 
 Error no_rank(std::string what, std::string_view meaning) {
     const std::string version = mpirun_version();
+    const auto error = [&](std::string why, std::string fix) {
+        return Error("E697", std::move(what), std::move(why), std::move(fix));
+    };
     if (version.find("Open MPI") == version.npos)
-        return {"E697",
-                std::move(what),
-                fmt::format("the mpirun that comes first in PATH is {} ({})",
-                            owner_of_mpirun(version),
-                            find_program("mpirun")),
-                "put Open MPI's first: export PATH=DIR:$PATH, with the DIR that 'which -a mpirun' "
-                "shows for it, or load its module"};
+        return error(
+            fmt::format("the mpirun that comes first in PATH is {} ({})",
+                        owner_of_mpirun(version),
+                        find_program("mpirun")),
+            "put Open MPI's first: export PATH=DIR:$PATH, with the DIR that 'which -a mpirun' "
+            "shows for it, or load its module");
     if (meaning == not_loaded)
-        return {"E697",
-                std::move(what),
-                std::string(meaning),
-                "'ldd $(command -v lockstep-train)' shows which one; install it, or let this user "
-                "read it"};
+        return error(std::string(meaning),
+                     "'ldd $(command -v lockstep-train)' shows which one; install it, or let this "
+                     "user read it");
     const char* const home = std::getenv("HOME");
     const MpiSettings settings = mpi_settings(Environment(), home == nullptr ? "/" : home);
     std::string found, fix;
@@ -124,15 +124,11 @@ Error no_rank(std::string what, std::string_view meaning) {
         fix += (fix.empty() ? "" : ", and ") + ("take the lines out of " + settings.files);
     }
     if (found.empty())
-        return {"E697",
-                std::move(what),
-                why_alone(meaning, "its output above, if any, says more"),
-                "try the launcher alone: mpirun -np 2 true"};
-    return {
-        "E697",
-        std::move(what),
+        return error(why_alone(meaning, "its output above, if any, says more"),
+                     "try the launcher alone: mpirun -np 2 true");
+    return error(
         why_alone(meaning, "its output above says more") + "; settings that it was given: " + found,
-        "if its error is about one of them: " + fix};
+        "if its error is about one of them: " + fix);
 }
 
 Error error_of(std::string what,

@@ -115,8 +115,10 @@ Error as_error(const std::exception& error);
 /// Returns the candidate nearest to `word` by edit distance, or "" if none is near enough.
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
 
-/// Returns "did you mean '--batch-size'?", or "" when no candidate is near.
-std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+/// Returns "did you mean '--batch-size'?", or `otherwise` when no candidate is near.
+std::string did_you_mean(std::string_view word,
+                         std::span<const std::string> candidates,
+                         std::string_view otherwise = {});
 
 /// Returns "0-2,5" for {0,1,2,5}.
 std::string fold_ranks(std::span<const int> ranks);

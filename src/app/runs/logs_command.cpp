@@ -131,12 +131,11 @@ void check_node(const std::string& node, std::span<const RankLogFacts> facts) {
     const std::set<std::string> hosts = hosts_of(facts);
     check(node.empty() || hosts.contains(node), [&] {
         const std::vector<std::string> names(hosts.begin(), hosts.end());
-        const std::string nearest = did_you_mean(node, names);
         return Error("E103",
                      fmt::format("--node is '{}'", printable(node)),
                      fmt::format("the ranks of this start are on {}",
                                  plain_text(fmt::format("{}", fmt::join(names, ", ")))),
-                     nearest.empty() ? "give one of these" : nearest);
+                     did_you_mean(node, names, "give one of these"));
     });
 }
 

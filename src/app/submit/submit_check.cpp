@@ -142,11 +142,10 @@ void check_model(const std::string& name) {
     std::vector<std::string> names;
     for (const ModelFacts& model : built_in_models()) names.emplace_back(model.name);
     check(find_built_in(name) != nullptr, [&] {
-        const std::string nearest = did_you_mean(name, names);
         return Error("E103",
                      fmt::format("no model '{}'", printable(name)),
                      fmt::format("there are {}", fmt::join(names, ", ")),
-                     nearest.empty() ? "'lockstep models' lists them" : nearest);
+                     did_you_mean(name, names, "'lockstep models' lists them"));
     });
 }
 

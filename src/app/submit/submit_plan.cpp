@@ -151,11 +151,10 @@ fs::path named_file(const fs::path& folder,
     for (const auto& entry : fs::directory_iterator(folder, missing))
         if (entry.path().extension() == ending) names.push_back(entry.path().stem().string());
     std::ranges::sort(names);
-    const std::string nearest = did_you_mean(name, names);
     throw Error("E539",
                 fmt::format("there is no {} '{}'", kind, printable(name)),
                 fmt::format("'{}' is no file", printable(path.string())),
-                nearest.empty() ? fmt::format("ls {}", folder.string()) : nearest);
+                did_you_mean(name, names, fmt::format("ls {}", folder.string())));
 }
 
 std::string chosen_template(const SubmitOptions& options,
