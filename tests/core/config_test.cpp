@@ -64,16 +64,13 @@ TEST_F(ConfigTest, PointsACaretAtASyntaxErrorAlsoBehindTabsAndLetters) {
     EXPECT_THAT(behind.why(), EndsWith("    \tname = \"\xc3\xa4\xc3\xb6\" x\n    \t            ^"));
 }
 
-TEST_F(ConfigTest, RefusesKeysTwiceListsOfSeveralTypesDatesAndNumbersThatAreNone) {
+TEST_F(ConfigTest, RefusesKeysTwiceListsOfSeveralTypesDatesNumbersThatAreNoneAndUnreadableFiles) {
     EXPECT_EQ(code_of("lr = 0.1\nlr = 0.2\n"), "E110");
     for (const auto value : {"[1, 'a']", "[true]", "[[1]]", "2026-01-31", "nan", "inf"})
         EXPECT_EQ(code_of(fmt::format("x = {}\n", value)), "E112") << value;
     EXPECT_EQ(code_of(std::string_view("a = 1\0", 6)), "E115");
     EXPECT_EQ(code_of("a = \"\xff\xfe\"\n"), "E115");
     EXPECT_EQ(code_of("\x89HDF\r\n\x1a\n"), "E115");
-}
-
-TEST_F(ConfigTest, RefusesWhatIsNoReadableFile) {
     EXPECT_EQ(caught_code([&] { read_config(folder_ / "none.toml"); }), "E116");
     EXPECT_EQ(caught_code([&] { read_config(folder_.path()); }), "E116");
     ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
@@ -227,7 +224,7 @@ TEST(FlagOption, TakesTrueAndFalse) {
     EXPECT_EQ(unset.default_value, "false");
 }
 
-TEST(ChoiceOption, TakesOneOfItsWords) {
+TEST(ChoiceOption, TakesOneOfItsWordsAndNoGpuForACpu) {
     char value = 'a';
     const Option option = choice_option("optimizer", value, {{"adam", 'a'}, {"sgd", 's'}}, "");
     EXPECT_EQ(option.value, "adam|sgd");
@@ -237,6 +234,13 @@ TEST(ChoiceOption, TakesOneOfItsWords) {
     EXPECT_EQ(text_of(option, "sdg"),
               "lockstep: error E103: --optimizer is 'sdg' (from command line)\n"
               "  why: it must be one of adam, sgd\n  fix: did you mean 'sgd'?");
+    const auto said = [&](const char* word, const char* own) {
+        return text_of(
+            choice_option("device", value, {{"auto", 'a'}, {"cpu", 'c'}, {own, 'g'}}, ""), word);
+    };
+    EXPECT_THAT(said("gpu", "cuda"), EndsWith("fix: did you mean 'cuda'?"));
+    EXPECT_THAT(said("cuda", "gpu"), EndsWith("fix: did you mean 'gpu'?"));
+    EXPECT_THAT(said("gpu", "none"), EndsWith("one of auto, cpu, none"));
 }
 
 TEST(SomeOption, TakesSomeOfItsWordsEachOnce) {
@@ -249,17 +253,6 @@ TEST(SomeOption, TakesSomeOfItsWordsEachOnce) {
     EXPECT_EQ(text_of(option, "ring,tre"),
               "lockstep: error E103: --beside is 'ring,tre' (from command line)\n"
               "  why: 'tre' is none of all, ring, tree\n  fix: did you mean 'tree'?");
-}
-
-TEST(ChoiceOption, TakesNoGpuForACpu) {
-    char value = 'a';
-    const auto said = [&](const char* word, const char* own) {
-        return text_of(
-            choice_option("device", value, {{"auto", 'a'}, {"cpu", 'c'}, {own, 'g'}}, ""), word);
-    };
-    EXPECT_THAT(said("gpu", "cuda"), EndsWith("fix: did you mean 'cuda'?"));
-    EXPECT_THAT(said("cuda", "gpu"), EndsWith("fix: did you mean 'gpu'?"));
-    EXPECT_THAT(said("gpu", "none"), EndsWith("one of auto, cpu, none"));
 }
 
 TEST(FilledAndPathOption, TakeAnythingButNothing) {

@@ -59,15 +59,12 @@ LaunchRequest request_on(const std::string& hosts, int np = 0) {
     return request;
 }
 
-TEST(MpirunLine, StartsRanksOnHostsAndTakesNoSocketsWhereAllAreThisOne) {
+TEST(MpirunLine, StartsRanksOnHostsWithoutSocketsWhereAllAreThisOneAndRefusesHostsThatMakeNoSense) {
     const auto text = shell_text(mpirun_line(request_on("127.0.0.1:2,127.0.0.1"), allowing()));
     EXPECT_THAT(text, StartsWith("mpirun -np 3 --host 127.0.0.1:3 "));
     EXPECT_THAT(text, HasSubstr("--mca btl self,vader --mca ras '^slurm,"));
     EXPECT_THAT(shell_text(mpirun_line(request_on("127.0.0.1:4", 2), allowing())),
                 StartsWith("mpirun -np 2 --host 127.0.0.1:4 "));
-}
-
-TEST(MpirunLine, RefusesHostsThatMakeNoSense) {
     const auto code = [](const LaunchRequest& request) {
         return caught_code([&] { mpirun_line(request, allowing()); });
     };
@@ -78,15 +75,12 @@ TEST(MpirunLine, RefusesHostsThatMakeNoSense) {
                 HasSubstr("E647: host '::1' has no IPv4 address"));
 }
 
-TEST(LaunchNetwork, IsTheOneThatLeadsToAllHosts) {
+TEST(LaunchNetwork, LeadsToAllHostsAndCarriesMessagesBySocketsUnlessHostsHaveRdmaInCommon) {
     EXPECT_EQ(shell_text(network_words({.is_needed = true, .network = "10.0.0.0/24", .note = {}})),
               "--mca btl self,vader,tcp --mca btl_tcp_if_include 10.0.0.0/24 --mca "
               "oob_tcp_if_include 10.0.0.0/24");
     EXPECT_THAT(network_words({.is_needed = true, .network = {}, .note = {}}),
                 ElementsAre("--mca", "btl", "self,vader,tcp"));
-}
-
-TEST(LaunchNetwork, CarriesMessagesBySocketsUnlessHostsHaveRdmaInCommon) {
     const Environment none{std::map<std::string, std::string>{}};
     const Environment chosen(std::map<std::string, std::string>{{"OMPI_MCA_pml", "ucx"}});
     const LaunchNetwork sockets{.is_needed = true, .network = "10.0.0.0/24", .note = {}};

@@ -86,7 +86,7 @@ TEST(SilentNetwork, NamesTheBridgeThatOpenMpiTries) {
     EXPECT_THAT(error.fix(), Not(HasSubstr("with one in which")));
 }
 
-TEST(StartWatch, SaysWhatAnEndInMpiInitMeans) {
+TEST(StartWatch, SaysWhatAnEndInMpiInitMeansAndTakesItsLimitsFromTheEnvironment) {
     const auto meaning = [](std::map<std::string, std::string> variables) {
         return init_failed(1, Environment(std::move(variables)));
     };
@@ -97,9 +97,6 @@ TEST(StartWatch, SaysWhatAnEndInMpiInitMeans) {
     EXPECT_THAT(pmi.fix(), StartsWith("srun --mpi=pmix -n 4 lockstep"));
     const Error other = meaning({{"PMI_FD", "5"}, {"PMIX_NAMESPACE", "slurm.pmix.1.0"}});
     EXPECT_THAT(other.why(), Not(HasSubstr("PMI-2")));
-}
-
-TEST(StartWatch, TakesItsLimitsFromTheEnvironment) {
     const auto limits = [](const std::string& text) {
         return start_limits(
             Environment(std::map<std::string, std::string>{{"LOCKSTEP_START_TIMEOUT", text}}));

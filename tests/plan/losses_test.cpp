@@ -58,16 +58,12 @@ TEST(BestEvaluation, IsTheLeastErrorOrTheLargestScoreThatWasAskedFor) {
               "the test kl is inf: --keep-best kl:min passes this evaluation over");
 }
 
-TEST(BestEvaluation, IsNeverOneThatIsNotFinite) {
+TEST(BestEvaluation, IsNeverOneThatIsNotFiniteAndIsMissedWhereNoneIs) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const double most = std::numeric_limits<double>::infinity();
     const BestEvaluation best = best_of(judged_by("r2"), "r2", {nan, 0.5, most, nan});
     EXPECT_EQ(best.step, 20);
     EXPECT_EQ(best.not_since, 2);
-}
-
-TEST(BestEvaluation, IsMissedWhereNoneIsFinite) {
-    const double nan = std::numeric_limits<double>::quiet_NaN();
     const TrainSettings settings = judged_by("", 2);
     EXPECT_EQ(reason_to_stop(settings, best_of(settings, "loss", {nan, nan})),
               "2 evaluations, and none with a finite loss");
@@ -159,7 +155,7 @@ TEST(LossError, DoesNotBlameTheLearningRateForTheFirstStep) {
     EXPECT_THAT(error.fix(), AllOf(Not(HasSubstr("--lr")), HasSubstr("scale inputs and targets")));
 }
 
-TEST(LossError, NamesThreadsWhereThereAreSeveral) {
+TEST(LossError, NamesThreadsAndLaterDivergenceAndKnowsThatFp16EndsEarly) {
     TrainSettings settings;
     settings.threads = 2;
     const Error first = loss_error(std::nan(""), 1, settings);
@@ -168,13 +164,10 @@ TEST(LossError, NamesThreadsWhereThereAreSeveral) {
     const Error later = loss_error(HUGE_VAL, 7, settings);
     EXPECT_THAT(later.why(), has("diverged", "2 threads"));
     EXPECT_THAT(later.fix(), has("--lr", "--threads 1"));
-}
-
-TEST(LossError, SpeaksOfDivergenceLaterAndKnowsThatFp16EndsEarly) {
     const Error error = loss_error(HUGE_VAL, 2, {});
     EXPECT_THAT(error.why(), AllOf(HasSubstr("diverged"), Not(HasSubstr("thread"))));
     EXPECT_THAT(error.fix(), HasSubstr("the last checkpoint is good"));
-    TrainSettings settings;
+    settings = {};
     settings.precision = Precision::fp16;
     const Error of_fp16 = loss_error(HUGE_VAL, 7, settings);
     EXPECT_THAT(of_fp16.why(), HasSubstr("65,504"));
@@ -219,7 +212,7 @@ GradientNorms step_of(std::mt19937& random, int leaves, double leaf_samples, dou
 }
 
 // tr(S) / |G|^2 is the deviation squared, whatever the leaves.
-TEST(NoiseScale, IsThatOfTheSamples) {
+TEST(NoiseScale, IsThatOfTheSamplesAndNotKnownWhereNoiseHidesTheGradient) {
     std::mt19937 random(1);
     for (const int leaves : {2, 8})
         for (const double deviation : {1.0, 4.0}) {
@@ -231,9 +224,6 @@ TEST(NoiseScale, IsThatOfTheSamples) {
             }
             EXPECT_NEAR(sum / (deviation * deviation), 1, 0.25) << leaves << " " << deviation;
         }
-}
-
-TEST(NoiseScale, IsNotKnownWhereNoiseHidesTheGradient) {
     NoiseScale scale;
     EXPECT_EQ(scale.samples(), std::nullopt);
     scale.add({.leaf_squares = 4, .step_squares = 1, .leaf_samples = 1, .step_samples = 4});
@@ -289,14 +279,11 @@ TEST(RetentionOfSettings, CountsInSteps) {
     EXPECT_EQ(retention_of(settings, run, best, 0).rollback, 25);
 }
 
-TEST(Retention, KeepsTheFirstOfEachPeriod) {
+TEST(Retention, KeepsTheFirstOfEachPeriodAndSaysWhatKeepsEach) {
     const Steps steps{4, 8, 12, 16, 20, 24, 41, 42};
     EXPECT_THAT(kept({.last = 1, .every = 10}, steps), ElementsAre(12, 20, 41, 42));
     EXPECT_THAT(kept({.last = 1, .every = 100}, steps), ElementsAre(42));
     EXPECT_THAT(kept({.last = 1, .every = 1}, steps), steps);
-}
-
-TEST(Retention, SaysWhatKeepsEach) {
     const auto because = kept_because(
         {.last = 1, .every = 10, .rollback = 6, .read = 8, .best = {20}}, {8, 12, 18, 20});
     EXPECT_EQ(because[0].text(), "read");

@@ -195,7 +195,7 @@ int chosen(std::int64_t batch,
     return default_virtual_ranks(settings, samples, model, ranks);
 }
 
-TEST(DefaultVirtualRanks, LeaveEightSamplesToALeafUnlessRanksNeedMore) {
+TEST(DefaultVirtualRanks, LeaveEightSamplesToALeaf32ToBatchStatisticsAndAGigabyteToGradients) {
     EXPECT_EQ(chosen(4096), 64);
     EXPECT_EQ(chosen(512), 64);
     EXPECT_EQ(chosen(128), 16);
@@ -209,9 +209,6 @@ TEST(DefaultVirtualRanks, LeaveEightSamplesToALeafUnlessRanksNeedMore) {
     TrainSettings settings;
     settings.max_steps = 1;
     EXPECT_EQ(default_virtual_ranks(settings, 1285, with_norm, 1), 2);
-}
-
-TEST(DefaultVirtualRanks, LeaveThirtyTwoSamplesToBatchStatisticsAndAGigabyteToGradients) {
     EXPECT_EQ(chosen(128, with_norm), 4);
     // An epoch's last step has 5 samples: of four leaves three would have a single one.
     EXPECT_EQ(chosen(128, with_norm, 1, 1285), 2);

@@ -32,7 +32,7 @@ TEST(SettingTable, HasEachNameOnceAndReadsWhatItWrites) {
         }
 }
 
-TEST(SetSetting, TakesNamesAndWordsOfTheTableOnly) {
+TEST(SetSetting, TakesNamesAndWordsOfTheTableOnlyAndShareOfASplitAboveNoneAndBelowAll) {
     TrainSettings settings;
     set_setting(settings, "schedule", "cosine");
     set_setting(settings, "isa", "avx2");
@@ -49,6 +49,19 @@ TEST(SetSetting, TakesNamesAndWordsOfTheTableOnly) {
               "lockstep: error E102: --ema is '1' (from program)\n"
               "  why: it must be 0 to 0.9999999\n"
               "  fix: give a number in that range");
+    EXPECT_FALSE(has_test_data(settings));
+    for (const char* share : {"0.9", "0.125", "1e-3"}) {
+        set_setting(settings, "split", share);
+        EXPECT_TRUE(has_test_data(settings));
+        EXPECT_GT(settings.split, 0);
+        EXPECT_LT(settings.split, 1);
+    }
+    set_setting(settings, "split", "none");
+    EXPECT_EQ(settings.split, 0);
+    for (const char* share : {"0", "1", "-0.5", "1.5", "nan", "most", ""})
+        EXPECT_THAT(caught_text([&] { set_setting(settings, "split", share); }),
+                    HasSubstr("above 0 and below 1"))
+            << share;
 }
 
 TEST(CheckSettings, FindsWhatAProgramSetsOutOfItsRange) {
@@ -79,23 +92,6 @@ TEST(DecidingSettings, HaveTheLengthOfTheRunWhereTheScheduleEnds) {
         EXPECT_TRUE(names_of(deciding_settings(settings)).contains("epochs")) << schedule;
         EXPECT_TRUE(names_of(deciding_settings(settings)).contains("max-steps")) << schedule;
     }
-}
-
-TEST(SetSetting, TakesShareOfASplitAboveNoneAndBelowAll) {
-    TrainSettings settings;
-    EXPECT_FALSE(has_test_data(settings));
-    for (const char* share : {"0.9", "0.125", "1e-3"}) {
-        set_setting(settings, "split", share);
-        EXPECT_TRUE(has_test_data(settings));
-        EXPECT_GT(settings.split, 0);
-        EXPECT_LT(settings.split, 1);
-    }
-    set_setting(settings, "split", "none");
-    EXPECT_EQ(settings.split, 0);
-    for (const char* share : {"0", "1", "-0.5", "1.5", "nan", "most", ""})
-        EXPECT_THAT(caught_text([&] { set_setting(settings, "split", share); }),
-                    HasSubstr("above 0 and below 1"))
-            << share;
 }
 
 // Runs that exist are compared by these names, and values of these types: one that goes or changes

@@ -126,7 +126,7 @@ TEST_F(SubmitFolder, RefusesAFolderOfOutputThatIsMissing) {
     EXPECT_EQ(text_of({}), "");
 }
 
-TEST_F(SubmitFolder, ASiteSaysWhatItsJobsNeed) {
+TEST_F(SubmitFolder, ASiteSaysWhatItsJobsNeedByTypeAndKey) {
     write_site("account = \"a\"\nqos = \"long\"\nconstraint = \"a|b\"\nmem = \"8G\"\n");
     const auto by_site = plan({.site = "here"});
     EXPECT_EQ(option_of(by_site, "account"), "a");
@@ -135,9 +135,6 @@ TEST_F(SubmitFolder, ASiteSaysWhatItsJobsNeed) {
     EXPECT_EQ(by_site.request.parts[0].node_memory_mb, 8192);
     EXPECT_EQ(option_of(plan({.site = "here"}, {{"mem", "1G", "command line", {}}}), "mem"), "1G");
     EXPECT_EQ(option_of(plan({}), "mem"), "none");
-}
-
-TEST_F(SubmitFolder, SitesAreReadByTypeAndKey) {
     for (const auto& [text, code] :
          std::vector<std::pair<std::string, std::string>>{{"partitoin = \"x\"", "E111"},
                                                           {"partition = 3", "E112"},

@@ -44,7 +44,7 @@ TEST(KnobText, HasALineForEachValueAndSaysWhatGivesOtherBits) {
     EXPECT_THAT(knob_text(result), HasSubstr("as fast (2.00 to 2.00), other bits"));
 }
 
-TEST(ConfigOf, IsReadAsAConfig) {
+TEST(ConfigOf, IsReadAsAConfigAndHoldsNothingThatWasNotConfirmed) {
     const TempDir folder;
     write_file_atomically(folder / "tuned.toml", config_of(tuned(), "2026-01-31"));
     const Config config = read_config(folder / "tuned.toml");
@@ -52,9 +52,6 @@ TEST(ConfigOf, IsReadAsAConfig) {
     EXPECT_EQ(config_text(config.at("np").value), "2");
     EXPECT_EQ(config_text(config.at("virtual-ranks").value), "8");
     EXPECT_EQ(config_text(config.at("transport").value), "mpi");
-}
-
-TEST(ConfigOf, HoldsNothingThatWasNotConfirmed) {
     Tuning tuning = tuned();
     tuning.confirmed.least = 0.9;
     EXPECT_THAT(config_of(tuning, "2026-01-31"), Not(HasSubstr("\nnp = ")));
@@ -101,12 +98,14 @@ std::vector<std::string> texts(const std::string& name,
     return all;
 }
 
-TEST(Knobs, KnowWhichOfThemDecideBits) {
+TEST(Knobs, KnowWhichOfThemDecideBitsAndKeepWhatWasChosenBefore) {
     for (const std::string& name : knob_names()) {
         const bool decides = knob_of(name, four_cores, {}).decides_bits;
         EXPECT_EQ(decides, name == "threads") << name;
     }
     EXPECT_EQ(knob_names().back(), "threads") << "what decides bits is tried last";
+    for (const Variant& variant : knob_of("io-threads", four_cores, {{"np", "2"}}).variants)
+        EXPECT_EQ(variant.at("np"), "2");
 }
 
 TEST(Knobs, BeginWithWhatThereIsAndHaveNoMoreRanksThanVirtualRanksOrCores) {
@@ -132,11 +131,6 @@ TEST(Knobs, LeaveWhatIsGivenAndTryNothingBetweenRanksWhereThereIsOne) {
     EXPECT_THAT(texts("transport"), IsEmpty());
     EXPECT_THAT(texts("transport", four_cores, {{"np", "2"}}),
                 ElementsAre("auto", "shared-memory", "mpi"));
-}
-
-TEST(Knobs, KeepWhatWasChosenBefore) {
-    for (const Variant& variant : knob_of("io-threads", four_cores, {{"np", "2"}}).variants)
-        EXPECT_EQ(variant.at("np"), "2");
 }
 
 TEST(SettingsText, IsWhatTrainTakes) {

@@ -189,15 +189,12 @@ TEST(DoctorOnRanks, FindTheMedianOfTheirNumbers) {
     }
 }
 
-TEST(DoctorOnRanks, TellOfSlowLinksAlone) {
+TEST(DoctorOnRanks, TellOfSlowLinksAloneAndOfTheSlowestOfMany) {
     SelfTestFacts test;
     test_links(ranks(), ranks(), test);
     EXPECT_EQ(test.median_link > 0, ranks().size() > 2);
     for (const PairSpeed& pair : test.slow_pairs)
         EXPECT_LT(pair.bytes_per_s, std::max(slow_link_share * test.median_link, doubtful_link));
-}
-
-TEST(DoctorOnRanks, TellOfTheSlowestOfManySlowLinks) {
     std::vector<PairSpeed> pairs = {{99, 71}};
     for (int rank = 0; rank < 40; ++rank) pairs.push_back({rank, 69.0 - rank});
     const auto slow = slow_pairs_of(pairs, 100);
