@@ -64,8 +64,7 @@ struct Program {
     decltype(&profile_model) profile = nullptr;
     decltype(&prune_run) prune = nullptr;
     decltype(&lockstep::export_script) export_script = nullptr;
-    std::string
-        model;  ///< name of a user's own model, which is then the default of --model; "": none
+    std::string model;  ///< name of a user's own model, then the default of --model; "": none
     std::string name = "lockstep";
 };
 
@@ -122,8 +121,7 @@ struct Command {
     std::size_t optional_positionals = 0;  ///< further optional ones
     bool takes_job_words = false;          ///< words after "--" are options of a job
     bool is_hidden = false;                ///< not for users: left out of help and manuals
-    bool is_about_lockstep =
-        false;  ///< names or starts that program: other programs do not have it
+    bool is_about_lockstep = false;        ///< names or starts it: other programs do not have it
     std::function<int(const Invocation&)> run;
 };
 

@@ -22,10 +22,9 @@ struct ProbedPort {
 
 /// The answer of one host.
 struct HostProbe {
-    std::string name;   ///< name as the user wrote it
-    HostAddresses own;  ///< addresses that it offers for a network
-    std::vector<UnreachedAddress>
-        unreached;  ///< others' addresses that it could not reach, in networks that it is in
+    std::string name;                         ///< name as the user wrote it
+    HostAddresses own;                        ///< addresses that it offers for a network
+    std::vector<UnreachedAddress> unreached;  ///< others' that it does not reach, in its networks
     std::vector<ProbedPort> rdma_ports = {};  ///< empty from an older program
 };
 
@@ -33,9 +32,8 @@ struct HostProbe {
 struct LaunchNetwork {
     bool is_needed = false;  ///< some host is not this one
     std::string network;     ///< "10.0.0.0/24"; "" if the user's variables choose
-    std::string
-        note;  ///< for people: the hosts it connects, the networks left out, and the reasons
-    bool has_rdma = false;  ///< true if all hosts have a common fabric
+    std::string note;        ///< for people: hosts it connects, networks left out, and reasons
+    bool has_rdma = false;   ///< true if all hosts have a common fabric
 };
 
 /// Talks over stdin and stdout with ask_hosts(): sends this host's addresses, receives those of all

@@ -15,8 +15,7 @@ namespace lockstep {
 
 /// Time limits of the first contact.
 struct StartLimits {
-    double init_s =
-        300;  ///< limit of MPI_Init, in which the ranks of a large job load their libraries
+    double init_s = 300;    ///< limit of MPI_Init, in which ranks of a large job load libraries
     double contact_s = 45;  ///< limit from then on until all ranks have arrived
 };
 

@@ -126,11 +126,10 @@ class Record;
 
 /// The result of one rank's test computation, and the machine that it ran on.
 struct Canary {
-    std::string hash;       ///< BlankStep::hash
-    std::string host;       ///< host of the rank
-    std::string processor;  ///< model of the rank's processor
-    std::map<std::string, std::string>
-        variables;  ///< variables that may influence the math libraries
+    std::string hash;                              ///< BlankStep::hash
+    std::string host;                              ///< host of the rank
+    std::string processor;                         ///< model of the rank's processor
+    std::map<std::string, std::string> variables;  ///< that may influence the math libraries
 };
 
 /// Reads or writes it.

@@ -70,8 +70,7 @@ struct ModelTraits {
     /// Multiplications of matrix products and convolutions in one sample's forward pass; 0:
     /// unknown.
     std::uint64_t products = 0;
-    bool looks_across_samples =
-        false;  ///< true if samples of a leaf depend on each other, as with batch norm and mixup
+    bool looks_across_samples = false;  ///< samples depend on each other: batch norm, mixup
 };
 
 /// Returns V if the user did not set it: as many as cost little if leaves are computed together,

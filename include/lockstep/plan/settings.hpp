@@ -159,9 +159,8 @@ struct TrainSettings {
     bool follows_links = false;  ///< for foreign files, test data included
     fs::path run;                ///< run directory
 
-    TaskSettings task;  ///< decides
-    std::string
-        inputs;  ///< "images,age": fields that are the model's inputs; "": the first; decides
+    TaskSettings task;   ///< decides
+    std::string inputs;  ///< "images,age": the model's input fields; "": the first; decides
     /// Safetensors with the initial weights of a new run; "": random weights of the seed. Its
     /// digest decides.
     fs::path load_weights;
@@ -204,15 +203,13 @@ struct TrainSettings {
     CheckpointMode checkpoint_mode = CheckpointMode::overlapped;  ///< bits are the same
     KeepSettings keep;                                            ///< checkpoints that stay
     Period evaluate_every{Period::Unit::epochs, 1};               ///< evaluations on test_data
-    std::string keep_best;  ///< metric that says which evaluation is the best; "": loss
-    std::int64_t early_stop =
-        0;  ///< number of evaluations without improvement that end the run; 0: off
+    std::string keep_best;        ///< metric that says which evaluation is the best; "": loss
+    std::int64_t early_stop = 0;  ///< evaluations without improvement that end the run; 0: off
     std::int64_t noise_scale_every = 0;  ///< steps between measurements of the noise scale; 0: none
-    std::int64_t log_every =
-        0;  ///< steps between step lines; 0: one line every 30 s and each epoch
-    std::int64_t histograms_every = 0;  ///< steps between histograms of weights; 0: none
-    TraceSteps trace;                   ///< steps of which each rank keeps a trace; none: no trace
-    int io_threads = 0;                 ///< 0: as many as the data needs
+    std::int64_t log_every = 0;          ///< steps between step lines; 0: every 30 s and each epoch
+    std::int64_t histograms_every = 0;   ///< steps between histograms of weights; 0: none
+    TraceSteps trace;                    ///< steps of which each rank keeps a trace; none: no trace
+    int io_threads = 0;                  ///< 0: as many as the data needs
     std::uint64_t data_memory = 256u << 20;  ///< bytes of each rank
     std::optional<DataMode> data_mode;       ///< nothing: resident if it fits
     PageCache page_cache = PageCache::keep;  ///< rule for the cache of read pages
