@@ -406,6 +406,12 @@ class Inspecting {
 
 }  // namespace
 
+const InspectedData* Inspection::data_of(const Field& field) const {
+    const std::string& name = is_of_fields() ? field.name : field.source;
+    const auto found = std::ranges::find(all, name, &InspectedData::name);
+    return found == all.end() ? nullptr : &*found;
+}
+
 std::string inspect_data(const fs::path& where, const InspectOptions& options) {
     check(options.sheet.empty() || !fs::exists(options.sheet), [&] {
         return Error("E407",

@@ -176,6 +176,8 @@ struct Inspection {
     TrainCommand train;
 
     bool is_of_fields() const { return title.empty(); }
+    /// Returns the data of a field of the index; null if it is not listed.
+    const InspectedData* data_of(const Field& field) const;
 };
 
 /// Returns the command for the fields of the index, with the built-in model, the task and the batch

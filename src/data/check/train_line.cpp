@@ -30,7 +30,6 @@ struct TrainField {
     std::vector<std::uint64_t> shape;  ///< shape of a sample; images as [C, H, W] or [H, W]
     std::uint64_t samples = 0;
     const InspectedData* data = nullptr;
-    const ValueSummary* values = nullptr;  ///< of some rows of `data`
 
     std::uint64_t elements() const {
         return std::accumulate(shape.begin(), shape.end(), std::uint64_t{1}, std::multiplies<>());
@@ -39,23 +38,30 @@ struct TrainField {
         return shape.size() < from_end ? 1 : shape[shape.size() - from_end];
     }
     std::uint64_t pixels() const { return side(1) * side(2); }
+    bool is_damaged() const { return data && data->is_damaged; }
+    bool is_finite() const { return !values() || values()->not_finite == 0; }
     bool has_classes(double most) const {
         const bool are_counted = data && data->are_classes_numbered;
         const bool are_several =
-            are_counted ? data->class_counts.size() > 1 : !values || values->most >= 1;
+            are_counted ? data->class_counts.size() > 1 : !values() || values()->most >= 1;
         return is_within(most) && are_several;
     }
     bool may_be_classes() const {
         constexpr double most_apart = 100;
-        return values && values->are_whole && values->most - values->least <= most_apart;
+        return values() && values()->are_whole && values()->most - values()->least <= most_apart;
     }
     bool is_far_from_1() const {
         constexpr double far = 100;
-        return values && std::max(values->most, -values->least) > far && data->type != "u8";
+        return values() && std::max(values()->most, -values()->least) > far && data->type != "u8";
     }
     bool is_within(double most) const {
-        return !values || (values->least >= 0 && values->most <= most);
+        return !values() || (values()->least >= 0 && values()->most <= most);
     }
+
+    double least() const { return values()->least; }
+
+  private:
+    const ValueSummary* values() const { return data && data->values ? &*data->values : nullptr; }
 };
 
 // A target, and its name for --task.
@@ -71,12 +77,7 @@ std::vector<TrainField> fields_of(const Inspection& all) {
         made.shape.assign(field.shape.begin(), field.shape.end());
         if (has_channels_last(field))
             std::rotate(made.shape.begin(), made.shape.end() - 1, made.shape.end());
-        const std::string& name = all.is_of_fields() ? field.name : field.source;
-        const auto data = std::ranges::find(all.all, name, &InspectedData::name);
-        if (data != all.all.end()) {
-            made.data = &*data;
-            if (data->values) made.values = &*data->values;
-        }
+        made.data = all.data_of(field);
         fields.push_back(std::move(made));
     }
     return fields;
@@ -227,14 +228,14 @@ std::string classes_instead(const Inspection& all, const Learned& learned) {
     if (all.is_of_fields() || learned.task != "regression" || !learned.field->shape.empty() ||
         !learned.field->may_be_classes())
         return "";
-    const double least = learned.field->values->least;
-    if (least >= 0)
+    if (learned.field->least() >= 0)
         return fmt::format(
             "it predicts numbers, as their name says; if these are classes, write --field {}",
             shell_word("labels=" + asked_for(all, {"targets"}).fields[0].hdf5_path + ":label"));
     // Files of a data set need not all have all classes.
-    const std::string numbers = all.files.size() == 1 ? "n.unique(x,return_inverse=1)[1]"
-                                                      : fmt::format("(x+{}).astype(int)", -least);
+    const std::string numbers = all.files.size() == 1
+                                    ? "n.unique(x,return_inverse=1)[1]"
+                                    : fmt::format("(x+{}).astype(int)", -learned.field->least());
     return "it predicts numbers, because classes are numbered from 0; if these are classes, " +
            way_to_write(all, learned.field->name, numbers);
 }
@@ -360,10 +361,10 @@ std::string way_to_leave_out(const Inspection& all, const std::string& name) {
 std::optional<TrainCommand> unsound(const Inspection& all,
                                     const TrainField& field,
                                     const TrainField& input) {
-    if (field.data && field.data->is_damaged)
+    if (field.is_damaged())
         return TrainCommand{
             "", "some numbers of '" + field.name + "' are damaged", "copy the data again"};
-    if (!field.values || field.values->not_finite == 0) return {};
+    if (field.is_finite()) return {};
     const std::string way = "n.nan_to_num(x,posinf=0,neginf=0)";
     return TrainCommand{"",
                         "some numbers of '" + field.name + "' are not finite",
