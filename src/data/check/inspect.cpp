@@ -4,9 +4,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/record.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/check.hpp"
 #include "lockstep/data/dataset_index.hpp"
@@ -24,99 +22,7 @@
 
 namespace lockstep {
 
-void describe(Record& record, JobFit& fit) {
-    LOCKSTEP_EACH(record.field, fit.job.ranks, fit.job.nodes, fit.job.batch, fit.lanes);
-    LOCKSTEP_EACH(record.field, fit.lanes_of_rank, fit.window_bytes, fit.rank_bytes);
-    LOCKSTEP_EACH(record.field, fit.read_amplification, fit.lanes_divide_evenly);
-    LOCKSTEP_EACH(record.field, fit.shards_suffice, fit.resident_bytes);
-    LOCKSTEP_EACH(record.field, fit.job.node_memory_bytes, fit.fits_in_memory);
-}
-
-void describe(Record& record, OtherFiles& others) {
-    LOCKSTEP_EACH(record.field, others.files, others.opened, others.fault);
-}
-
-void describe(Record& record, InspectedData& data) {
-    LOCKSTEP_EACH(record.field, data.name, data.type, data.size, data.storage, data.obstacle);
-    LOCKSTEP_EACH(record.field, data.class_counts, data.class_names, data.classes_in_rows);
-}
-
 namespace {
-
-Json json_of_values(const InspectedData& data) {
-    if (!data.values) return {{"fault", data.fault}};
-    Json json{{"rows_read", data.rows_read},
-              {"finite", data.values->count},
-              {"not_finite", data.values->not_finite}};
-    if (data.values->count == 0) return json;
-    json["least"] = data.values->least;
-    json["most"] = data.values->most;
-    json["mean"] = data.values->mean;
-    return json;
-}
-
-Json json_of(const InspectedData& data) {
-    Json json = json_of_record(data);
-    if (data.values || !data.fault.empty()) json["values"] = json_of_values(data);
-    return json;
-}
-
-// What an index knows, beside what any data set has.
-void add_field(const Field& field, const FieldLayout& layout, Json& json) {
-    json["shape"] = field.shape;
-    json["axes"] = axes_text(field);
-    json["storage"] = layout.is_chunked ? "chunks" : "contiguous";
-    json["blocks"] = layout.blocks;
-    json["block_bytes"] = layout.block_bytes;
-    json["raw_bytes"] = layout.raw_bytes;
-    json["stored_bytes"] = layout.stored_bytes;
-    json["mean"] = field.mean;
-    json["std"] = field.std;
-    json["columns"] = field.columns;
-}
-
-void add_index(const DatasetIndex& index, Json& json) {
-    json["name"] = index.name();
-    json["split"] = index.split();
-    json["digest"] = index.digest();
-    json["row_order"] = index.manifest().row_order;
-    json["codec"] = codec_name(index.manifest().codec);
-    json["samples"] = index.samples();
-    json["block_rows"] = index.manifest().block_rows;
-    json["shards"] = index.shards().size();
-    json["warnings"] = index.warnings();
-}
-
-// An object with a line break at its end.
-std::string inspection_json(const Inspection& all) {
-    Json json{{"place", all.is_of_fields() ? all.data.string() : all.title},
-              {"fields", Json::array()},
-              {"may_have_more", all.is_cut_off},
-              {"other_files", json_of_record(all.others)},
-              {"labels", Json::array()},
-              {"advice", all.layout.advice},
-              {"train", all.train.line},
-              {"no_train", all.train.obstacle},
-              {"no_train_fix", all.train.fix}};
-    for (const InspectedData& data : all.all) json["fields"].push_back(json_of(data));
-    if (all.is_of_fields()) {
-        add_index(*all.index, json);
-        for (std::size_t f = 0; f < all.all.size(); ++f)
-            add_field(all.index->fields()[f], all.layout.fields[f], json["fields"][f]);
-    }
-    for (const LabelMix& mix : all.layout.labels)
-        json["labels"].push_back({{"field", mix.field},
-                                  {"whole_bits", mix.whole_bits},
-                                  {"block_bits", mix.block_bits},
-                                  {"mixing", mix.mixing()},
-                                  {"blocks_read", mix.blocks}});
-    if (all.layout.fit) json["job"] = json_of_record(*all.layout.fit);
-    if (all.sheet)
-        json["sheet"] = {{"path", all.sheet->path.string()},
-                         {"images", all.sheet->images},
-                         {"of", all.sheet->of}};
-    return json.dump(2) + "\n";
-}
 
 std::string storage_text(const DatasetFacts& facts) {
     using enum StorageLayout;
@@ -186,6 +92,38 @@ std::vector<FieldMapping> fields_of_groups(const std::vector<FieldMapping>& fiel
         found.push_back({"", name.substr(1)});
     }
     return found;
+}
+
+// Returns the group of `first` if its data sets are lists of bytes of several lengths, as encoded
+// images are; else "".
+std::string group_of_images(const Candidate& first, const std::vector<Candidate>& all) {
+    const std::string group = first.name.substr(0, first.name.rfind('/'));
+    bool are_several = false;
+    for (const Candidate& each : all) {
+        if (!each.name.starts_with(group + "/")) continue;
+        const DatasetFacts& facts = each.facts;
+        if (facts.size.size() != 1 || !facts.number || facts.number->bytes != 1) return "";
+        are_several = are_several || facts.size != first.facts.size;
+    }
+    return are_several ? group : "";
+}
+
+// Returns the reason why no data set of the first file can be a model's input, and the remedy.
+TrainCommand no_input(AskedFiles asked, const std::vector<Candidate>& all) {
+    const auto columns = std::ranges::find_if(
+        all, [](const Candidate& each) { return each.facts.has_one_number_a_row(); });
+    if (columns == all.end())
+        return {"", "no data set has rows that can be a model's input", "give another file"};
+    if (const std::string group_name = group_of_images(*columns, all); !group_name.empty()) {
+        asked.fields = {{"images", group_name}};
+        const Error group = no_such_dataset(asked.files[0], asked, 0);
+        return {"", group.why(), group.fix()};
+    }
+    asked.fields = {{"labels", columns->name}};
+    return {"",
+            fmt::format("'{}' has one value for each sample, and a model's input has several",
+                        columns->name),
+            way_to_add(asked, "the inputs", "features")};
 }
 
 class Inspecting {

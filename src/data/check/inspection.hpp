@@ -184,10 +184,13 @@ struct Inspection {
 /// that fit them.
 TrainCommand train_command(const Inspection& inspection);
 
-/// Returns the reason why no data set of the first file can be a model's input, and the remedy.
-TrainCommand no_input(AskedFiles asked, const std::vector<Candidate>& all);
+/// Returns a remedy that adds the missing field `name`, which is `what`, from a NumPy file.
+std::string way_to_add(const AskedFiles& asked, const std::string& what, const std::string& name);
 
 /// Returns lines of at most `columns` where possible, except advice and commands.
 std::string inspection_text(const Inspection& inspection, std::size_t columns);
+
+/// Returns an object with a line break at its end.
+std::string inspection_json(const Inspection& inspection);
 
 }  // namespace lockstep

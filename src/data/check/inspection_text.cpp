@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inspected data as lines for a terminal.
+// Inspected data as lines for a terminal, and as JSON for programs.
 // Tested: data/check/inspect_test.cpp
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/manifest.hpp"
 
@@ -16,7 +18,68 @@
 #include <fmt/ranges.h>
 
 namespace lockstep {
+void describe(Record& record, JobFit& fit) {
+    LOCKSTEP_EACH(record.field, fit.job.ranks, fit.job.nodes, fit.job.batch, fit.lanes);
+    LOCKSTEP_EACH(record.field, fit.lanes_of_rank, fit.window_bytes, fit.rank_bytes);
+    LOCKSTEP_EACH(record.field, fit.read_amplification, fit.lanes_divide_evenly);
+    LOCKSTEP_EACH(record.field, fit.shards_suffice, fit.resident_bytes);
+    LOCKSTEP_EACH(record.field, fit.job.node_memory_bytes, fit.fits_in_memory);
+}
+
+void describe(Record& record, OtherFiles& others) {
+    LOCKSTEP_EACH(record.field, others.files, others.opened, others.fault);
+}
+
+void describe(Record& record, InspectedData& data) {
+    LOCKSTEP_EACH(record.field, data.name, data.type, data.size, data.storage, data.obstacle);
+    LOCKSTEP_EACH(record.field, data.class_counts, data.class_names, data.classes_in_rows);
+}
+
 namespace {
+
+Json json_of_values(const InspectedData& data) {
+    if (!data.values) return {{"fault", data.fault}};
+    Json json{{"rows_read", data.rows_read},
+              {"finite", data.values->count},
+              {"not_finite", data.values->not_finite}};
+    if (data.values->count == 0) return json;
+    json["least"] = data.values->least;
+    json["most"] = data.values->most;
+    json["mean"] = data.values->mean;
+    return json;
+}
+
+Json json_of(const InspectedData& data) {
+    Json json = json_of_record(data);
+    if (data.values || !data.fault.empty()) json["values"] = json_of_values(data);
+    return json;
+}
+
+// What an index knows, beside what any data set has.
+void add_field(const Field& field, const FieldLayout& layout, Json& json) {
+    json["shape"] = field.shape;
+    json["axes"] = axes_text(field);
+    json["storage"] = layout.is_chunked ? "chunks" : "contiguous";
+    json["blocks"] = layout.blocks;
+    json["block_bytes"] = layout.block_bytes;
+    json["raw_bytes"] = layout.raw_bytes;
+    json["stored_bytes"] = layout.stored_bytes;
+    json["mean"] = field.mean;
+    json["std"] = field.std;
+    json["columns"] = field.columns;
+}
+
+void add_index(const DatasetIndex& index, Json& json) {
+    json["name"] = index.name();
+    json["split"] = index.split();
+    json["digest"] = index.digest();
+    json["row_order"] = index.manifest().row_order;
+    json["codec"] = codec_name(index.manifest().codec);
+    json["samples"] = index.samples();
+    json["block_rows"] = index.manifest().block_rows;
+    json["shards"] = index.shards().size();
+    json["warnings"] = index.warnings();
+}
 
 constexpr std::size_t most_lines = 20;
 
@@ -308,6 +371,36 @@ std::string inspection_text(const Inspection& all, std::size_t columns) {
                        grouped(all.sheet->of));
     describe_training(all.train, out);
     return text;
+}
+
+std::string inspection_json(const Inspection& all) {
+    Json json{{"place", all.is_of_fields() ? all.data.string() : all.title},
+              {"fields", Json::array()},
+              {"may_have_more", all.is_cut_off},
+              {"other_files", json_of_record(all.others)},
+              {"labels", Json::array()},
+              {"advice", all.layout.advice},
+              {"train", all.train.line},
+              {"no_train", all.train.obstacle},
+              {"no_train_fix", all.train.fix}};
+    for (const InspectedData& data : all.all) json["fields"].push_back(json_of(data));
+    if (all.is_of_fields()) {
+        add_index(*all.index, json);
+        for (std::size_t f = 0; f < all.all.size(); ++f)
+            add_field(all.index->fields()[f], all.layout.fields[f], json["fields"][f]);
+    }
+    for (const LabelMix& mix : all.layout.labels)
+        json["labels"].push_back({{"field", mix.field},
+                                  {"whole_bits", mix.whole_bits},
+                                  {"block_bits", mix.block_bits},
+                                  {"mixing", mix.mixing()},
+                                  {"blocks_read", mix.blocks}});
+    if (all.layout.fit) json["job"] = json_of_record(*all.layout.fit);
+    if (all.sheet)
+        json["sheet"] = {{"path", all.sheet->path.string()},
+                         {"images", all.sheet->images},
+                         {"of", all.sheet->of}};
+    return json.dump(2) + "\n";
 }
 
 }  // namespace lockstep

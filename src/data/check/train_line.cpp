@@ -214,15 +214,6 @@ std::string way_to_write(const Inspection& all,
            rewrite_command(asked_first(all, name), 0, numbers);
 }
 
-// Returns a command that adds a missing field from a NumPy file.
-std::string way_to_add(const AskedFiles& asked, const std::string& what, const std::string& name) {
-    return fmt::format(
-        "save {} of each FILE with numpy as FILE.npy, one row for each sample; then let h5py write "
-        "both into a folder NAME that you give instead: {}",
-        what,
-        write_anew_command(asked, 0, fmt::format("{{d:x,\"{}\":n.load(f+\".npy\")}}", name)));
-}
-
 // Returns what else numbers may be that were suggested as targets; "" if they can be nothing else.
 std::string classes_instead(const Inspection& all, const Learned& learned) {
     if (all.is_of_fields() || learned.task != "regression" || !learned.field->shape.empty() ||
@@ -373,37 +364,14 @@ std::optional<TrainCommand> unsound(const Inspection& all,
                             : way_to_leave_out(all, field.name)};
 }
 
-// Returns the group of `first` if its data sets are lists of bytes of several lengths, as encoded
-// images are; else "".
-std::string group_of_images(const Candidate& first, const std::vector<Candidate>& all) {
-    const std::string group = first.name.substr(0, first.name.rfind('/'));
-    bool are_several = false;
-    for (const Candidate& each : all) {
-        if (!each.name.starts_with(group + "/")) continue;
-        const DatasetFacts& facts = each.facts;
-        if (facts.size.size() != 1 || !facts.number || facts.number->bytes != 1) return "";
-        are_several = are_several || facts.size != first.facts.size;
-    }
-    return are_several ? group : "";
-}
-
 }  // namespace
 
-TrainCommand no_input(AskedFiles asked, const std::vector<Candidate>& all) {
-    const auto columns = std::ranges::find_if(
-        all, [](const Candidate& each) { return each.facts.has_one_number_a_row(); });
-    if (columns == all.end())
-        return {"", "no data set has rows that can be a model's input", "give another file"};
-    if (const std::string group_name = group_of_images(*columns, all); !group_name.empty()) {
-        asked.fields = {{"images", group_name}};
-        const Error group = no_such_dataset(asked.files[0], asked, 0);
-        return {"", group.why(), group.fix()};
-    }
-    asked.fields = {{"labels", columns->name}};
-    return {"",
-            fmt::format("'{}' has one value for each sample, and a model's input has several",
-                        columns->name),
-            way_to_add(asked, "the inputs", "features")};
+std::string way_to_add(const AskedFiles& asked, const std::string& what, const std::string& name) {
+    return fmt::format(
+        "save {} of each FILE with numpy as FILE.npy, one row for each sample; then let h5py write "
+        "both into a folder NAME that you give instead: {}",
+        what,
+        write_anew_command(asked, 0, fmt::format("{{d:x,\"{}\":n.load(f+\".npy\")}}", name)));
 }
 
 TrainCommand train_command(const Inspection& all) {
