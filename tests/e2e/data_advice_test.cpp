@@ -373,6 +373,39 @@ TEST_F(DataAdvice, InspectLeavesOutSamplesWithoutATarget) {
     EXPECT_THAT(shell("lockstep data inspect NAME" + fields), ends(0, "\n  lockstep train --data"));
 }
 
+// Each line trains, and what stands beneath it is true of the file.
+TEST_F(DataAdvice, InspectFollowsAttributesAndSaysWhatIsNotLearned) {
+    python(R"(
+def packed(name, hole, **more):
+  x = r.integers(-99, 99, (24, 8, 8)).astype('i2'); x[3, 2] = hole
+  f = h5py.File(name, 'w'); f.update({'t2m': x, **more})
+  f['t2m'].attrs.update(scale_factor=0.01, add_offset=273.15, _FillValue=n.int16(-999)); f.close()
+packed('whole.nc', 0, labels=n.arange(24) % 3)
+packed('holes.nc', -999, y=n.arange(24).astype('i2'))
+h5py.File('holes.nc', 'a')['y'].attrs['scale_factor'] = 0.5
+x = r.normal(size=(24, 8, 6))
+h5py.File('same.h5', 'w').update({'x': x, 'targets': n.full(24, 3.5)})
+h5py.File('steps.h5', 'w').update({'x': x, 'labels': r.integers(0, 4, (24, 8))})
+h5py.File('v.h5', 'w').update({'x': r.normal(size=(24, 8, 6, 6)), 'labels': n.arange(24) % 3}))");
+    const std::tuple<const char*, const char*, const char*> files[]{
+        {"whole.nc", "images=/t2m:cf ", " by :cf  272.2 .. 274.1, mean 273.2"},
+        {"holes.nc", "images=/t2m:cf=273.2 --field targets=/y:cf ", "count as 273.2, the me"},
+        {"same.h5", "targets=/targets ", "are 3.5: there is nothing to learn"},
+        {"steps.h5", "targets=/labels ", "predicts 8 numbers; no built-in task learns a class"},
+        {"v.h5", "images=/x:CHW ", "takes the 8 slices of a sample for channels; "}};
+    for (const auto& [file, fields, beneath] : files) {
+        const std::string shown = output_of(shell(std::string("lockstep data inspect ") + file));
+        EXPECT_THAT(shown, has(fields, beneath));
+        EXPECT_THAT(shell(line_from(shown, "lockstep train") + " --max-steps 1"), ends(0)) << shown;
+    }
+    EXPECT_THAT(output_of(shell("lockstep data inspect holes.nc --field images=/t2m:cf=nan --field "
+                                "targets=/y:cf")),
+                has("no command to train on it: ", "in their place: --field images=/t2m:cf=0\n"));
+    const std::string volumes = line_from(output_of(shell("lockstep data inspect v.h5")), "python");
+    EXPECT_THAT(shell(volumes + " && lockstep data inspect NAME"),
+                ends(0, "one of your own takes them: --model FILE --field features=/x "));
+}
+
 TEST_F(DataAdvice, InspectSaysHowTargetsAreClasses) {
     python(
         "h5py.File('c.h5','w').update({'data':n.arange(96.).reshape(24,4),'target':n.arange(24)%3}"

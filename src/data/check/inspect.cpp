@@ -16,6 +16,8 @@
 #include "inspection.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -184,6 +186,8 @@ class Inspecting {
             all_.all.push_back(std::move(data));
         }
         all_.fields = suggested_mappings(place.all, known);
+        for (std::size_t f = 0; f < all_.fields.size(); ++f)
+            if (all_.fields[f].cf) unpack(files, f == 0, all_.fields[f]);
         all_.others.files = files.size() - 1;
         if (all_.fields.empty()) all_.fields = without_obstacles(place.all);
         if (all_.fields.empty())
@@ -191,6 +195,29 @@ class Inspecting {
         else
             open_fields();
         if (files.size() == 2 && all_.train.line.empty() && !all_.index) join_two(place);
+    }
+
+    // Shows and judges the numbers that the stored ones stand for. A missing number of the input
+    // needs another one in its place, and rows that were not read may have some.
+    void unpack(const std::vector<fs::path>& files, bool is_input, FieldMapping& field) {
+        InspectedData& data = *std::ranges::find(all_.all, field.hdf5_path, &InspectedData::name);
+        const Candidate unpacked = candidate_of(files[0],
+                                                {.name = "field",
+                                                 .hdf5_path = field.hdf5_path,
+                                                 .layout = RowLayout::value,
+                                                 .cf = CfValues{std::nan("")},
+                                                 .links = options_.links});
+        if (!unpacked.rows) return;
+        data.class_names.clear();
+        data.class_counts.clear();
+        data.storage += ", unpacked by :cf";
+        read_values(unpacked.rows, 0, field.name == "images", data);
+        if (!is_input || !data.values || data.values->count == 0) return;
+        const CfPacking& packing = unpacked.facts.cf->packing;
+        const bool may_lack = !packing.missing.empty() || packing.least || packing.most;
+        const bool is_all = files.size() == 1 && data.rows_read == data.size[0];
+        if (data.values->not_finite > 0 || (may_lack && !is_all))
+            field.cf->instead = std::stod(fmt::format("{:.4g}", data.values->mean));
     }
 
     // The inputs may lie in one of two files, and what is learned in the other.

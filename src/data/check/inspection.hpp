@@ -9,11 +9,14 @@
 #include "hdf5/contents.hpp"
 #include "transform/image.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -178,6 +181,50 @@ struct Inspection {
     bool is_of_fields() const { return title.empty(); }
     /// Returns the data of a field of the index; null if it is not listed.
     const InspectedData* data_of(const Field& field) const;
+};
+
+/// A field that training would have, and the values of it that were seen.
+struct TrainField {
+    std::string name;
+    std::vector<std::uint64_t> shape;  ///< shape of a sample; images as [C, H, W] or [H, W]
+    std::uint64_t samples = 0;
+    const InspectedData* data = nullptr;
+
+    std::uint64_t elements() const {
+        return std::accumulate(shape.begin(), shape.end(), std::uint64_t{1}, std::multiplies<>());
+    }
+    std::uint64_t side(std::size_t from_end) const {
+        return shape.size() < from_end ? 1 : shape[shape.size() - from_end];
+    }
+    std::uint64_t pixels() const { return side(1) * side(2); }
+    bool is_damaged() const { return data && data->is_damaged; }
+    bool is_finite() const { return !values() || values()->not_finite == 0; }
+    bool has_classes(double most) const {
+        const bool are_counted = data && data->are_classes_numbered;
+        const bool are_several =
+            are_counted ? data->class_counts.size() > 1 : !values() || values()->most >= 1;
+        return is_within(most) && are_several;
+    }
+    bool may_be_classes() const {
+        constexpr double most_apart = 100;
+        return values() && values()->are_whole && values()->most - values()->least <= most_apart;
+    }
+    bool is_far_from_1() const {
+        constexpr double far = 100;
+        return values() && std::max(values()->most, -values()->least) > far && data->type != "u8";
+    }
+    bool is_within(double most) const {
+        return !values() || (values()->least >= 0 && values()->most <= most);
+    }
+
+    bool is_constant() const {
+        return values() && values()->count > 1 && values()->least == values()->most;
+    }
+
+    double least() const { return values()->least; }
+
+  private:
+    const ValueSummary* values() const { return data && data->values ? &*data->values : nullptr; }
 };
 
 /// Returns the command for the fields of the index, with the built-in model, the task and the batch

@@ -11,8 +11,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
-#include <numeric>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -23,46 +22,6 @@ constexpr std::uint64_t usual_batch = 128;
 constexpr std::uint64_t least_unet = 16;    // pixels of a side
 constexpr double most_segments = 1024;      // classes of masks that training tells apart
 constexpr std::size_t most_dimensions = 3;  // of a sample, for built-in models
-
-// A field that training would have, and the values of it that were seen.
-struct TrainField {
-    std::string name;
-    std::vector<std::uint64_t> shape;  ///< shape of a sample; images as [C, H, W] or [H, W]
-    std::uint64_t samples = 0;
-    const InspectedData* data = nullptr;
-
-    std::uint64_t elements() const {
-        return std::accumulate(shape.begin(), shape.end(), std::uint64_t{1}, std::multiplies<>());
-    }
-    std::uint64_t side(std::size_t from_end) const {
-        return shape.size() < from_end ? 1 : shape[shape.size() - from_end];
-    }
-    std::uint64_t pixels() const { return side(1) * side(2); }
-    bool is_damaged() const { return data && data->is_damaged; }
-    bool is_finite() const { return !values() || values()->not_finite == 0; }
-    bool has_classes(double most) const {
-        const bool are_counted = data && data->are_classes_numbered;
-        const bool are_several =
-            are_counted ? data->class_counts.size() > 1 : !values() || values()->most >= 1;
-        return is_within(most) && are_several;
-    }
-    bool may_be_classes() const {
-        constexpr double most_apart = 100;
-        return values() && values()->are_whole && values()->most - values()->least <= most_apart;
-    }
-    bool is_far_from_1() const {
-        constexpr double far = 100;
-        return values() && std::max(values()->most, -values()->least) > far && data->type != "u8";
-    }
-    bool is_within(double most) const {
-        return !values() || (values()->least >= 0 && values()->most <= most);
-    }
-
-    double least() const { return values()->least; }
-
-  private:
-    const ValueSummary* values() const { return data && data->values ? &*data->values : nullptr; }
-};
 
 // A target, and its name for --task.
 struct Learned {
@@ -196,6 +155,19 @@ AskedFiles asked_for(const Inspection& all, const std::vector<std::string>& name
     return asked;
 }
 
+// Returns how a field of files of others is given; null for packed data.
+const FieldMapping* mapping_of(const Inspection& all, const std::string& name) {
+    const auto found = std::ranges::find(all.fields, name, &FieldMapping::name);
+    return found == all.fields.end() ? nullptr : &*found;
+}
+
+std::string field_options(const Inspection& all) {
+    std::string options;
+    for (const FieldMapping& mapping : all.fields)
+        options += " --field " + shell_word(mapping_text(mapping));
+    return options;
+}
+
 // With the others as they are.
 AskedFiles asked_first(const Inspection& all, const std::string& name) {
     AskedFiles asked{.files = all.files, .fields = all.fields};
@@ -229,6 +201,41 @@ std::string classes_instead(const Inspection& all, const Learned& learned) {
                                     : fmt::format("(x+{}).astype(int)", -learned.field->least());
     return "it predicts numbers, because classes are numbered from 0; if these are classes, " +
            way_to_write(all, learned.field->name, numbers);
+}
+
+// Returns what a user of the train line should know; "" if it needs no words.
+std::string remark(const Inspection& all, const TrainField& input, const Learned& learned) {
+    constexpr std::uint64_t most_channels = 4;
+    const FieldMapping* const given = mapping_of(all, input.name);
+    const TrainField& target = *learned.field;
+    if (!all.is_of_fields() && given && given->cf && given->cf->instead)
+        return fmt::format(
+            "missing numbers of '{}' count as {}, the mean of those that are there; another number "
+            "may stand behind ':cf='",
+            given->hdf5_path,
+            *given->cf->instead);
+    if (learned.task == "regression" && target.is_constant())
+        return fmt::format("all numbers of '{}' are {:.6g}: there is nothing to learn of them",
+                           target.name,
+                           target.least());
+    const bool is_of_steps = target.shape.size() == 1 && target.shape[0] > 1 &&
+                             input.shape.size() == 2 && input.shape[0] == target.shape[0];
+    if (learned.task == "regression" && is_of_steps && target.may_be_classes())
+        return fmt::format(
+            "it predicts {} numbers; no built-in task learns a class for each step, but a program "
+            "of yours that returns its own loss does, with --task program --inputs {} --inputs {}",
+            target.shape[0],
+            input.name,
+            target.name);
+    const bool has_slices = given && input.name == "images" && input.shape.size() == 3 &&
+                            given->layout != RowLayout::hwc && input.shape[0] > most_channels;
+    if (has_slices && !all.is_of_fields())
+        return fmt::format(
+            "it takes the {} slices of a sample for channels; a model of your own, such as one "
+            "with Conv3d, takes volumes with a channel: {}",
+            input.shape[0],
+            way_to_write(all, input.name, "x[:,None]"));
+    return classes_instead(all, learned);
 }
 
 // Returns the numbers of masks that have a further dimension; "" if `data` are no such masks.
@@ -348,6 +355,11 @@ std::string way_to_leave_out(const Inspection& all, const std::string& name) {
                               "[d]+[r.pop(0) for _ in r[:]]}");
 }
 
+FieldMapping with_instead(FieldMapping mapping, double number) {
+    mapping.cf = CfValues{number};
+    return mapping;
+}
+
 // Returns the remedy for numbers that a model cannot take.
 std::optional<TrainCommand> unsound(const Inspection& all,
                                     const TrainField& field,
@@ -355,7 +367,17 @@ std::optional<TrainCommand> unsound(const Inspection& all,
     if (field.is_damaged())
         return TrainCommand{
             "", "some numbers of '" + field.name + "' are damaged", "copy the data again"};
-    if (field.is_finite()) return {};
+    const FieldMapping* mapping = mapping_of(all, field.name);
+    const std::optional<CfValues> cf = mapping ? mapping->cf : std::nullopt;
+    if (field.is_finite() || (cf && cf->instead && std::isfinite(*cf->instead))) return {};
+    if (cf)
+        return TrainCommand{
+            "",
+            "attributes say that some numbers of '" + field.name + "' are missing",
+            &field == &input
+                ? fmt::format("write what counts in their place: --field {}",
+                              shell_word(mapping_text(with_instead(*mapping, 0))))
+                : "leave these samples out of the files: a number in its place would be learned"};
     const std::string way = "n.nan_to_num(x,posinf=0,neginf=0)";
     return TrainCommand{"",
                         "some numbers of '" + field.name + "' are not finite",
@@ -382,9 +404,14 @@ TrainCommand train_command(const Inspection& all) {
     if (!input && larger != fields.end())
         return {"",
                 fmt::format("samples of '{}' have more dimensions than the input of a built-in "
-                            "model; one of your own takes them",
-                            larger->name),
-                way_to_write(all, larger->name, "x.reshape(len(x),-1)")};
+                            "model; one of your own takes them: --model FILE{}",
+                            larger->name,
+                            field_options(all)),
+                way_to_write(all,
+                             larger->name,
+                             larger->shape.size() == most_dimensions + 1
+                                 ? "x.reshape(len(x),-1,*x.shape[3:])"
+                                 : "x.reshape(len(x),-1)")};
     if (!input)
         return {"",
                 "none of the fields can be a model's input",
@@ -395,21 +422,18 @@ TrainCommand train_command(const Inspection& all) {
         if (auto obstacle = unsound(all, *each, *input)) return *obstacle;
     const auto model = model_options(*input, learned, all.others.opened == all.others.files);
     if (!model) return too_small(all, *input);
-    std::string options;
-    for (const FieldMapping& mapping : all.fields)
-        options += " --field " + shell_word(mapping_text(mapping));
     const bool follows_links = std::ranges::any_of(
         all.fields, [](const FieldMapping& field) { return field.links == Links::followed; });
     return {fmt::format("lockstep train --data {}{}{}{}{}{}{}",
                         shell_word(all.data.string()),
-                        options,
+                        field_options(all),
                         follows_links ? " --follow-links" : "",
                         task_option(fields, learned),
                         input_options(all, *input),
                         *model,
                         run_option(all.data)),
             "",
-            classes_instead(all, learned)};
+            remark(all, *input, learned)};
 }
 
 }  // namespace lockstep

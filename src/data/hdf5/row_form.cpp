@@ -255,10 +255,13 @@ std::vector<std::string> NamedClasses::names(std::size_t classes) const {
     return all;
 }
 
+bool needs_unpacking(const DatasetFacts& facts, const FieldMapping& field) {
+    return !field.cf && !may_be_label(field) && unpacking_fault(facts).empty() &&
+           !changes_nothing(facts);
+}
+
 std::string unasked_unpacking(const DatasetFacts& facts, const FieldMapping& field) {
-    if (field.cf || may_be_label(field) || !unpacking_fault(facts).empty() ||
-        changes_nothing(facts))
-        return "";
+    if (!needs_unpacking(facts, field)) return "";
     FieldMapping with_cf = field;
     with_cf.cf.emplace();
     return fmt::format(

@@ -78,6 +78,10 @@ class NamedClasses {
     fs::path named_by_;  // the first file with names
 };
 
+/// Whether a data set has attributes of the CF conventions that change its numbers, which no class
+/// numbers have, and `field` has no ":cf".
+bool needs_unpacking(const DatasetFacts& facts, const FieldMapping& field);
+
 /// What to warn of where a data set has attributes of the CF conventions and `field` has no ":cf";
 /// "" if they change nothing, and of class numbers.
 std::string unasked_unpacking(const DatasetFacts& facts, const FieldMapping& field);

@@ -4,6 +4,7 @@
 
 #include "contents.hpp"
 #include "format/labels.hpp"
+#include "row_form.hpp"
 #include "row_layout.hpp"
 
 #include <algorithm>
@@ -123,12 +124,17 @@ bool is_within(const std::optional<KnownValues>& values, double most) {
     return !values || (values->least >= 0 && values->most <= most);
 }
 
+// Returns true for stored numbers that stand for others, so that they number no classes.
+bool is_scaled(const DatasetFacts& facts) {
+    return facts.cf && (facts.cf->packing.scale || facts.cf->packing.offset);
+}
+
 // Returns the way in which its numbers can be a target; nothing if they cannot.
 std::optional<FieldMapping> answer_mapping(const Candidate& answer,
                                            const Candidate& input,
                                            const std::optional<KnownValues>& values) {
-    const bool is_class = is_whole_number(answer.facts);
-    const bool are_whole = values && values->are_whole;
+    const bool is_class = is_whole_number(answer.facts) && !is_scaled(answer.facts);
+    const bool are_whole = values && values->are_whole && !is_scaled(answer.facts);
     const auto as = [&](const char* name, RowLayout layout = RowLayout::unstated) {
         return FieldMapping{name, answer.name, layout};
     };
@@ -193,14 +199,18 @@ std::vector<FieldMapping> suggested_mappings(
     }
     if (!input) return {};
     std::vector<FieldMapping> mappings{input_mapping(*input)};
-    if (!answer || mappings[0].name == "tokens") return mappings;
-    const auto place = static_cast<std::size_t>(answer - all.data());
-    const auto known = place < values.size() ? values[place] : std::nullopt;
-    if (auto mapping = answer_mapping(*answer, *input, known))
-        mappings.push_back(std::move(*mapping));
-    for (FieldMapping& mapping : mappings)
+    if (answer && mappings[0].name != "tokens") {
+        const auto place = static_cast<std::size_t>(answer - all.data());
+        const auto known = place < values.size() ? values[place] : std::nullopt;
+        if (auto mapping = answer_mapping(*answer, *input, known))
+            mappings.push_back(std::move(*mapping));
+    }
+    for (FieldMapping& mapping : mappings) {
         if (mapping.layout == RowLayout::unstated && ends_like_layout(mapping.hdf5_path))
             mapping.layout = may_be_label(mapping) ? RowLayout::label : RowLayout::value;
+        const auto& facts = std::ranges::find(all, mapping.hdf5_path, &Candidate::name)->facts;
+        if (needs_unpacking(facts, mapping)) mapping.cf.emplace();
+    }
     return mappings;
 }
 
