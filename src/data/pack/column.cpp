@@ -307,6 +307,12 @@ FieldPlan plan_field(const std::string& name,
     Field field{.name = name, .type = type, .shape = std::move(shape)};
     if (name == "images") return plan_images(std::move(field), layout, origin, ways);
     if (is_label_name(name)) return plan_labels(std::move(field), origin, ways);
+    if (name == "masks" && field.shape.size() == 3 && is_whole(type)) {
+        if (field.shape.back() == 1)
+            field.shape.pop_back();
+        else if (field.shape.front() == 1)
+            field.shape.erase(field.shape.begin());
+    }
     if (name == "masks" && field.shape.size() == 2) field.layout = "HW";
     return {std::move(field), {}};
 }

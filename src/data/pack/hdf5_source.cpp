@@ -237,9 +237,10 @@ class Hdf5Import {
                                                                       : asked_.layout;
         FieldPlan planned =
             plan_field(mapping.name, part.form.type, part.form.shape, layout, part.path, ways(f));
-        // Images are CHW by now.
+        // Images are CHW by now, and masks may be HW.
+        const bool is_as_stored = planned.field.shape.size() == part.form.shape.size();
         if (mapping.layout != RowLayout::unstated && mapping.name != "images" &&
-            !is_label_name(mapping.name))
+            !is_label_name(mapping.name) && is_as_stored)
             planned.field.layout = layout_text(mapping.layout);
         return planned;
     }

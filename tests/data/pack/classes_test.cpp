@@ -61,6 +61,13 @@ TEST_F(Classes, AreCountedForEachPixelAndEachToken) {
     EXPECT_THAT(others.class_counts, IsEmpty()) << "the name says what has classes";
     const Field flat = packed<float>("masks", ElementType::f32, {1, 2, 2}, {0, 0.5, 1, 1});
     EXPECT_THAT(flat.class_counts, IsEmpty()) << "shares are no classes";
+    for (const std::vector<std::uint64_t>& one :
+         {std::vector<std::uint64_t>{2, 2, 2, 1}, std::vector<std::uint64_t>{2, 1, 2, 2}}) {
+        const Field plane =
+            packed<std::uint8_t>("masks", ElementType::u8, one, {0, 0, 3, 1, 0, 0, 0, 3});
+        EXPECT_THAT(plane.shape, ElementsAre(2, 2)) << "a dimension of 1 is left out";
+        EXPECT_THAT(plane.class_counts, ElementsAre(5, 1, 0, 2));
+    }
 }
 
 TEST_F(Classes, MayHaveNamesThatAreNotUtf8AndAreAtLeastAsManyAsAreSaid) {
