@@ -304,6 +304,7 @@ TEST_F(Alone, BeginsAnotherRun) {
                 ends(0, ", and a new optimizer; "));
     EXPECT_THAT(begin("both", "--max-steps 1 --epochs 1 --schedule constant"),
                 ends(0, "--epochs 1 has no effect, because there is --max-steps 1"));
+    EXPECT_THAT(begin("still", "--max-steps 1 --lr 0"), ends(0, "--lr 0 changes no parameter"));
     EXPECT_THAT(begin("shape", "--channels 9 --max-steps 1"), says("E304"));
     EXPECT_THAT(in_folder(folder_.path(), fmt::format("train --from {0} --run {0}", source)),
                 says("E106: --from and --run both name"));

@@ -205,6 +205,15 @@ TEST_F(CheckpointModes, LeavePeriodsOutOnASlowDiskAndCountThem) {
     EXPECT_EQ(checkpoints_of(folder_ / "between").size(), last_step / 2);
 }
 
+// Nobody asked for a checkpoint of each short epoch.
+TEST_F(CheckpointModes, LeaveUsualPeriodsOutWithoutAWord) {
+    const Words words = train_words(train_data(), folder_ / "usual", "mlp", 480) +
+                        typed("--virtual-ranks 4 --epochs 12 --keep last=1000", {});
+    EXPECT_THAT(run_lockstep(words, with_disk({{"FAULTY_DISK_MS", "10"}})),
+                ends(0, Not(has("left out"))));
+    EXPECT_LT(checkpoints_of(folder_ / "usual").size(), 12u);
+}
+
 // Each step halves the scale and is skipped.
 TEST_F(CheckpointModes, AreNotWaitedForWhereAStepIsSkipped) {
     EXPECT_THAT(output_of(trained("run",

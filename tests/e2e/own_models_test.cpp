@@ -164,6 +164,11 @@ TEST_F(OwnModel, SaysWhatItThrewInEveryCommand) {
     EXPECT_EQ(job->wait(), 130) << output();
     EXPECT_THAT(output(), has("error E242: the prediction was interrupted"));
     EXPECT_FALSE(fs::exists(folder_ / ".a.npy.partial"));
+    job = started(predict + on_ranks(2), {"env", "OWN_MODEL=SleepsInEvaluation"});
+    EXPECT_TRUE(job->until([&] { return fs::exists(folder_ / ".a.npy.partial"); }));
+    job->send(SIGTERM);
+    EXPECT_NE(job->wait(), 0) << output();
+    EXPECT_FALSE(fs::exists(folder_ / ".a.npy.partial")) << output();
     expect("OtherNames",
            training_of_own(folder_ / "b") + tested + Words{"--task", "program"},
            "the model returns other outputs than before");
@@ -323,6 +328,19 @@ TEST_F(ExportedProgram, IsShownTrainedTestedAndExported) {
     EXPECT_THAT(run_lockstep({"models", trained_program}), ends(0));
     folder_.file("net.pt2", content_of(net_) + "\n");
     EXPECT_THAT(on_program(training(net_) + two + Words{"6"}), ends(config_code, "model-digest"));
+}
+
+// Nothing is frozen; what the first run froze has the values of the model's file.
+TEST_F(ExportedProgram, LearnsAllOfItFromARunThatFrozeAPart) {
+    const Words steps = {"--max-steps", "2"};
+    EXPECT_THAT(on_program(training(net_) + steps + Words{"--freeze", "norm.*"}),
+                ends(0, "7,840 parameters, 1,578 frozen"));
+    const Words freed = Words{"train", "--from", run_, "--run", folder_ / "b", "--freeze", ""};
+    const std::string refused = output_of(on_program(freed + steps), config_code);
+    const std::string names = "norm.weight,norm.bias";
+    EXPECT_THAT(refused, has("from the model's file with --load-skip '" + names + "'; else"));
+    EXPECT_THAT(on_program(freed + steps + Words{"--load-skip", names}),
+                ends(0, "9,408 parameters, 10 frozen"));
 }
 
 // A program, and a class of C++.

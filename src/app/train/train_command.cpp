@@ -138,6 +138,9 @@ void keep_origins(TrainSettings& settings, const std::vector<ResolvedOption>& re
                      weaker.origin);
     }
     tell_of_idle_epochs(settings);
+    if (settings.optimizer.learning_rate == 0)
+        once(Level::warn,
+             "--lr 0 changes no parameter: the run computes losses and learns nothing");
 }
 
 void check_required(const TrainSettings& settings) {

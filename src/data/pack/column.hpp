@@ -131,7 +131,8 @@ struct FieldWays {
 /// Plans a field; `shape` is one stored sample's. "images" of two dimensions get a channel, those
 /// of three become CHW. "labels" and "..._labels" are whole numbers: one per sample become i64; any
 /// numbers, one per class, stay. "masks" of whole numbers [H, W, 1] or [1, H, W] become [H, W], and
-/// the layout of those of two dimensions is HW. Other fields stay unchanged. Errors: E214 naming `origin`; E106 if `layout` is needed.
+/// the layout of those of two dimensions is HW. Other fields stay unchanged. Errors: E214 naming
+/// `origin`; E106 if `layout` is needed.
 FieldPlan plan_field(const std::string& name,
                      ElementType type,
                      std::vector<std::int64_t> shape,

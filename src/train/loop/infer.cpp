@@ -106,10 +106,11 @@ class OutputFile {
           format_(output_format(path)),
           layout_(std::move(layout)) {}
 
+    /// On any rank, as the others may be killed before they get here.
     ~OutputFile() {
         std::error_code ignored;
         for (const char* end : {"", ".csv"})  // finish() has moved a whole one
-            if (ranks_.is_root()) fs::remove(fs::path(partial_) += end, ignored);
+            fs::remove(fs::path(partial_) += end, ignored);
     }
     OutputFile& operator=(OutputFile&&) = delete;
 

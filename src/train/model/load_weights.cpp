@@ -120,6 +120,19 @@ std::int64_t read_into(const std::vector<FoundTensor>& found,
     return state->step;
 }
 
+// A run's checkpoint has nothing of what it froze where the model's file has it.
+std::string way_to_fit(const Model& model,
+                       const std::vector<std::string>& lacking,
+                       std::size_t misfits) {
+    if (misfits == 0 || lacking.size() < misfits || !model.has_frozen_in_file())
+        return "leave tensors at their initial values with --load-skip 'NAME*', or use the model "
+               "of that run";
+    return fmt::format(
+        "if that run froze them, take them from the model's file with --load-skip '{}'; else use "
+        "the model of that run",
+        fmt::join(lacking, ","));
+}
+
 }  // namespace
 
 std::int64_t load_checkpointed(Model& model, const fs::path& run, const std::string& choice) {
@@ -137,15 +150,16 @@ std::string load_from_run(Model& model, const fs::path& checkpoint, const std::s
     const std::vector<TensorMeta>& metas = manifest.tensors;
     const std::vector<std::string> patterns = name_patterns(skip);
     std::set<std::string> names;
-    std::vector<std::string> misfits;
+    std::vector<std::string> misfits, lacking;
     std::vector<FoundTensor> found;
     const auto find = [&](const NamedTensor& wanted) {
         names.insert(wanted.name);
         if (matches_any(patterns, wanted.name)) return;
         const auto meta = std::ranges::find(metas, wanted.name, &TensorMeta::name);
-        if (meta == metas.end())
+        if (meta == metas.end()) {
             misfits.push_back(wanted.name + " is not in it");
-        else if (meta->shape != wanted.tensor.sizes().vec())
+            lacking.push_back(wanted.name);
+        } else if (meta->shape != wanted.tensor.sizes().vec())
             misfits.push_back(fmt::format("{} is [{}] there and [{}] in the model",
                                           wanted.name,
                                           fmt::join(meta->shape, ", "),
@@ -166,8 +180,7 @@ std::string load_from_run(Model& model, const fs::path& checkpoint, const std::s
         return Error("E304",
                      fmt::format("checkpoint '{}' does not fit the model", checkpoint.string()),
                      misfits.empty() ? "--load-skip leaves nothing to load" : names_text(misfits),
-                     "leave tensors at their initial values with --load-skip 'NAME*', or use the "
-                     "model of that run");
+                     way_to_fit(model, lacking, misfits.size()));
     });
     read_into(found, metas, checkpoint, manifest.state.step);
     for (std::size_t i = 0; i < kept.size(); ++i)
