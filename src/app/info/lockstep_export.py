@@ -160,10 +160,13 @@ def place_of_node(program, node):
     return f", at {lines[-1]}" if lines else ""
 
 
+def first_line(error):
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def obstacle_of(error):
     """torch.export's error in plain words."""
-    text = str(error)
-    first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    text, first = str(error), first_line(error)
     names = [type(one).__name__ for one in (error, error.__cause__, error.__context__)]
     if "DataDependent" in " ".join(names) or "data-dependent" in text or "Dynamic control flow" in text:
         place, scripted = place_of(error), "torch.jit.script(net).save('net.pt') writes a file that --model net.pt trains"
@@ -226,13 +229,18 @@ def check_graph(program):
 
 def compared(net, path, inputs):
     """The file's program against the model, for other numbers of samples."""
-    model, program = copy.deepcopy(net), torch.export.load(path).module()
+    model = copy.deepcopy(net)
+    try:
+        program = torch.export.load(path).module()
+    except Exception as error:
+        raise Obstacle(f"PyTorch {torch.__version__} does not read what it wrote: {type(error).__name__}: {first_line(error)}",
+                       "export with another PyTorch, 2.9 or later, or write what it names with other operators") from error
     for rows in (ROWS - 1, ROWS + 3):
         wanted = leaves(called(model, inputs, rows))
         try:
             found = leaves(called(program, inputs, rows))
         except Exception as error:
-            raise Obstacle(f"the program does not take {rows} samples: {str(error).strip().splitlines()[0]}",
+            raise Obstacle(f"the program does not take {rows} samples: {first_line(error)}",
                            "write x.shape[0] or x.flatten(1) in forward() in place of a number of samples") from error
         for one, other in zip(wanted, found, strict=True):
             if one.shape != other.shape or not torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True):
@@ -257,7 +265,7 @@ def main():
         prepare(net, inputs)
         called(copy.deepcopy(net), inputs, ROWS)
     except Exception as error:
-        raise Obstacle(f"the model fails on such inputs by itself: {str(error).strip().splitlines()[0]}\n"
+        raise Obstacle(f"the model fails on such inputs by itself: {first_line(error)}\n"
                        f"  at {place_of(error)}", "give --input the shapes that forward() takes; f32 are random numbers here, i64 are 0") from error
     program = exported(copy.deepcopy(net), inputs)
     check_graph(program)

@@ -82,6 +82,14 @@ class Refused(nn.Module):
         return torch.cdist(x, self.centres) if x.shape[1] == 36 else self.norm(x[:, :36])
 
 
+def unread():
+    """In the place of a program that PyTorch writes and does not read."""
+    def fails(path):
+        raise AttributeError("no such operator\nand more")
+    torch.export.load = fails
+    return nn.Linear(6, 4)
+
+
 class Kept:
     """As transformers' language models return what later tokens need."""
 
@@ -229,6 +237,8 @@ def main():
         results.append(check("the advice for PyTorch's own code", "give it a number; or keep it: torch.jit.script(net)"
                              in refusal(f"{__file__}:Refused", "--input=x=f32[2,6,6]")
                              and "give torch.cdist compute_mode=" in refusal(f"{__file__}:Refused", "--input=x=f32[1,6,6]")))
+        results.append(check("a file that PyTorch does not read", "not read what it wrote: AttributeError: no such operator\n  fix: "
+                             in refusal(f"{__file__}:unread", "--input=input=f32[6]") and not pathlib.Path("refused.pt2").exists()))
         results.append(check("the advice for models of transformers", all(
             fix in refusal(f"{__file__}:OfTransformers", f"--input=x=f32[{rows},6]")
             for rows, fix in ((1, "returns a transformers.cache_utils.Kept, which is no tensor\n  fix: set net.config.use_cache"
