@@ -388,7 +388,9 @@ h5py.File('same.h5', 'w').update({'x': x, 'targets': n.full(24, 3.5)})
 h5py.File('steps.h5', 'w').update({'x': x, 'labels': r.integers(0, 4, (24, 8))})
 h5py.File('v.h5', 'w').update({'x': r.normal(size=(24, 8, 6, 6)), 'labels': n.arange(24) % 3}))");
     const std::tuple<const char*, const char*, const char*> files[]{
-        {"whole.nc", "images=/t2m:cf ", " by :cf  272.2 .. 274.1, mean 273.2"},
+        {"whole.nc",
+         "images=/t2m:cf ",
+         " i16 by :cf [24, 8, 8]  contiguous  272.2 .. 274.1, mean 273.2"},
         {"holes.nc", "images=/t2m:cf=273.2 --field targets=/y:cf ", "count as 273.2, the me"},
         {"same.h5", "targets=/targets ", "are 3.5: there is nothing to learn"},
         {"steps.h5", "targets=/labels ", "predicts 8 numbers; no built-in task learns a class"},

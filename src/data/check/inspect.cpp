@@ -210,7 +210,7 @@ class Inspecting {
         if (!unpacked.rows) return;
         data.class_names.clear();
         data.class_counts.clear();
-        data.storage += ", unpacked by :cf";
+        data.type += " by :cf";
         read_values(unpacked.rows, 0, field.name == "images", data);
         if (!is_input || !data.values || data.values->count == 0) return;
         const CfPacking& packing = unpacked.facts.cf->packing;
