@@ -403,6 +403,9 @@ h5py.File('v.h5', 'w').update({'x': r.normal(size=(24, 8, 6, 6)), 'labels': n.ar
     EXPECT_THAT(output_of(shell("lockstep data inspect holes.nc --field images=/t2m:cf=nan --field "
                                 "targets=/y:cf")),
                 has("no command to train on it: ", "in their place: --field images=/t2m:cf=0\n"));
+    EXPECT_THAT(output_of(shell("lockstep data inspect holes.nc --field images=/t2m:cf --field "
+                                "targets=/y:cf")),
+                has("'images' cannot be read: E236: ", "such as --field images=/t2m:cf=0\n"));
     const std::string volumes = line_from(output_of(shell("lockstep data inspect v.h5")), "python");
     EXPECT_THAT(shell(volumes + " && lockstep data inspect NAME"),
                 ends(0, "one of your own takes them: --model FILE --field features=/x "));

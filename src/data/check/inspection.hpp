@@ -133,8 +133,9 @@ struct InspectedData {
     std::vector<std::uint64_t> size;  ///< by dimension, samples first
     std::string storage;              ///< "chunks [100, 28, 28], deflate"
     std::string obstacle;             ///< the reason why it cannot be streamed; "" if it can
-    std::string fault;  ///< the reason why none of its values were read; "" if some were
-    bool is_damaged = false;
+    std::string fault;        ///< the reason why none of its values were read; "" if some were
+    bool is_damaged = false;  ///< reading failed with `fault`, and `remedy` says what helps
+    std::string remedy;
     std::optional<ValueSummary> values;  ///< summary of `rows_read` rows
     bool is_one_hot = false;             ///< each of these rows has one 1, and 0 elsewhere
     std::uint64_t rows_read = 0;

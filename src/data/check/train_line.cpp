@@ -366,7 +366,9 @@ std::optional<TrainCommand> unsound(const Inspection& all,
                                     const TrainField& input) {
     if (field.is_damaged())
         return TrainCommand{
-            "", "some numbers of '" + field.name + "' are damaged", "copy the data again"};
+            "",
+            "some numbers of '" + field.name + "' cannot be read: " + field.data->fault,
+            field.data->remedy};
     const FieldMapping* mapping = mapping_of(all, field.name);
     const std::optional<CfValues> cf = mapping ? mapping->cf : std::nullopt;
     if (field.is_finite() || (cf && cf->instead && std::isfinite(*cf->instead))) return {};
