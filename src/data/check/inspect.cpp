@@ -250,7 +250,9 @@ class Inspecting {
             if (fields.empty() && !each.obstacle.empty()) fields = {{"features", each.name}};
             each.obstacle.clear();
         }
-        const std::vector<FieldMapping> suggested = suggested_mappings(all);
+        std::vector<FieldMapping> suggested = suggested_mappings(all);
+        for (FieldMapping& field : suggested)
+            if (field.cf) field.cf->instead = std::nan("");  // missing ones cannot be looked for
         return suggested.empty() ? fields : suggested;
     }
 
