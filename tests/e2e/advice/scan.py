@@ -167,6 +167,10 @@ class Scan:
                 continue
             if file.texts[start - 1] == 'check_fits':
                 self._read(file, *arguments[3], 'E106')
+            if file.texts[start - 1] == 'check':
+                arguments = arguments[1:]  # the condition
+            if len(arguments) < 4:
+                continue
             first = range(*arguments[0])
             if any(file.is_sign(k, ';') for k in first):
                 continue  # a block, not a list
