@@ -328,8 +328,12 @@ class GroupNorm : public LeafNode {
     }
     EdgeGradients gradients(const LeafCall& call) const override {
         const Tensor part = call.part(input_);
+        const at::MemoryFormat layout = input_.suggest_memory_format();
+        // Where channels lie last LibTorch 2.11's kernel for CPUs writes the input's gradient,
+        // wanted or not.
+        const bool wants_input = layout != at::MemoryFormat::Contiguous;
         auto [input, weight, bias] =
-            at::native_group_norm_backward(call.part().contiguous(input_.suggest_memory_format()),
+            at::native_group_norm_backward(call.part().contiguous(layout),
                                            part,
                                            call.part(mean_),
                                            call.part(deviation_),
@@ -338,7 +342,7 @@ class GroupNorm : public LeafNode {
                                            channels_,
                                            places_,
                                            groups_,
-                                           {false, call.wanted[1], call.wanted[2]});
+                                           {wants_input, call.wanted[1], call.wanted[2]});
         return {input, weight, bias};
     }
 
