@@ -110,15 +110,13 @@ FieldPlan plan_images(Field field,
             way_to_images(field.shape, ways));
     });
     field.layout = "CHW";
-    check(is_flat || layout != ImageLayout::unstated || !may_have_channels_last(shape), [&] {
-        return Error("E106",
-                     fmt::format("images of '{}' are {}, which looks like height x width x "
-                                 "channels",
-                                 origin.string(),
-                                 fmt::join(shape, " x ")),
-                     "data sets have channels first; images are only converted with --layout hwc",
-                     "give --layout hwc, or --layout chw if the first number counts channels");
-    });
+    check(is_flat || layout != ImageLayout::unstated || !may_have_channels_last(shape),
+          "E106",
+          fmt::format("images of '{}' are {}, which looks like height x width x channels",
+                      origin.string(),
+                      fmt::join(shape, " x ")),
+          "data sets have channels first; images are only converted with --layout hwc",
+          "give --layout hwc, or --layout chw if the first number counts channels");
     if (is_flat || layout != ImageLayout::hwc) return {std::move(field), {}};
     std::rotate(shape.begin(), shape.begin() + 2, shape.end());
     const auto channels = static_cast<std::size_t>(shape[0]);
@@ -279,14 +277,12 @@ NamedInput parse_named_input(const std::string& option, std::string_view text) {
     const std::string_view name = text.substr(0, cut);
     const bool is_whole =
         cut != std::string_view::npos && is_field_name(name) && cut + 1 < text.size();
-    check(is_whole, [&] {
-        return Error("E103",
-                     fmt::format("--{} is '{}'", option, text),
-                     "it must be NAME=PLACE, with a name of letters, digits, '_' and '-'",
-                     fmt::format("for example --{} images={}",
-                                 option,
-                                 option == "npy" ? "images.npy" : "/x/images"));
-    });
+    check(is_whole,
+          "E103",
+          fmt::format("--{} is '{}'", option, text),
+          "it must be NAME=PLACE, with a name of letters, digits, '_' and '-'",
+          fmt::format(
+              "for example --{} images={}", option, option == "npy" ? "images.npy" : "/x/images"));
     return {std::string(name), std::string(text.substr(cut + 1))};
 }
 
@@ -339,18 +335,16 @@ void check_inputs(const std::string& option,
                   ImageLayout layout) {
     std::set<std::string> names;
     for (const NamedInput& input : inputs)
-        check(names.insert(input.field).second, [&] {
-            return Error("E103",
-                         fmt::format("--{} gives the field '{}' twice", option, input.field),
-                         "",
-                         "drop one of them");
-        });
-    check(names.contains("images") || layout == ImageLayout::unstated, [] {
-        return Error("E106",
-                     "--layout is given, and no field is called 'images'",
-                     "it is the layout of images, and other fields are not converted",
-                     "drop it, or name the field of images 'images'");
-    });
+        check(names.insert(input.field).second,
+              "E103",
+              fmt::format("--{} gives the field '{}' twice", option, input.field),
+              "",
+              "drop one of them");
+    check(names.contains("images") || layout == ImageLayout::unstated,
+          "E106",
+          "--layout is given, and no field is called 'images'",
+          "it is the layout of images, and other fields are not converted",
+          "drop it, or name the field of images 'images'");
 }
 
 }  // namespace lockstep

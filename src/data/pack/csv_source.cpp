@@ -193,12 +193,11 @@ CsvReader::CsvReader(const InputFile& file, char separator, const std::string& e
         throw malformed_input(file.path(), "a CSV file", kind.meaning, kind.way);
     if (!encoding.empty()) {
         const iconv_t made = ::iconv_open("UTF-8", encoding.c_str());
-        check(made != reinterpret_cast<iconv_t>(-1), [&] {
-            return Error("E103",
-                         fmt::format("--encoding is '{}'", printable(encoding)),
-                         "the system's iconv knows no encoding of that name",
-                         "'iconv -l' lists them: latin1, cp1252, utf-16, shift_jis, ...");
-        });
+        check(made != reinterpret_cast<iconv_t>(-1),
+              "E103",
+              fmt::format("--encoding is '{}'", printable(encoding)),
+              "the system's iconv knows no encoding of that name",
+              "'iconv -l' lists them: latin1, cp1252, utf-16, shift_jis, ...");
         converter_.reset(made);
     }
     peek();

@@ -367,12 +367,11 @@ ImageSize parse_image_size(const std::string& option, std::string_view text) {
     const auto height = parse_integer(text.substr(0, cut));
     const auto width = parse_integer(cut == text.npos ? "" : text.substr(cut + 1));
     constexpr std::int64_t most = 1 << 13;
-    check(height && width && *height >= 1 && *width >= 1 && *height <= most && *width <= most, [&] {
-        return Error("E103",
-                     fmt::format("--{} is '{}'", option, text),
-                     fmt::format("it must be HEIGHTxWIDTH, each 1 to {}", most),
-                     fmt::format("for example --{} 224x224", option));
-    });
+    check(height && width && *height >= 1 && *width >= 1 && *height <= most && *width <= most,
+          "E103",
+          fmt::format("--{} is '{}'", option, text),
+          fmt::format("it must be HEIGHTxWIDTH, each 1 to {}", most),
+          fmt::format("for example --{} 224x224", option));
     return {static_cast<std::uint32_t>(*height), static_cast<std::uint32_t>(*width)};
 }
 

@@ -140,18 +140,17 @@ std::uint64_t Part::row_elements() const {
 void check_pack_memory(const Part& part, std::uint64_t allowed) {
     if (part.form.is_text || part.form.is_encoded) return;
     const std::uint64_t needed = reading_bytes(part);
-    check(needed <= allowed, [&] {
-        return Error("E106",
-                     fmt::format("reading '{}' of '{}' takes {} at a time; {} are allowed",
-                                 part.name,
-                                 part.path.string(),
-                                 bytes_text(needed),
-                                 bytes_text(allowed)),
-                     "a chunk is always expanded as a whole",
-                     fmt::format("allow more: --memory {}MiB; or rewrite the file with smaller "
-                                 "chunks, for example by h5repack",
-                                 (needed >> 20) + 1));
-    });
+    check(needed <= allowed,
+          "E106",
+          fmt::format("reading '{}' of '{}' takes {} at a time; {} are allowed",
+                      part.name,
+                      part.path.string(),
+                      bytes_text(needed),
+                      bytes_text(allowed)),
+          "a chunk is always expanded as a whole",
+          fmt::format("allow more: --memory {}MiB; or rewrite the file with smaller "
+                      "chunks, for example by h5repack",
+                      (needed >> 20) + 1));
 }
 
 Part part_of(const DatasetFacts& facts,

@@ -31,18 +31,16 @@ void check_name(const FieldMapping& field) {
     const bool is_usual =
         is_label || field.name == "images" || field.name == "masks" || field.name == "tokens";
     const bool needs_label = field.layout == RowLayout::label || field.layout == RowLayout::one_hot;
-    check(is_label || !needs_label, [&] {
-        return Error("E235",
-                     fmt::format("field '{}' is described as a label", field.name),
-                     "in packed data the name of a field marks it as a label",
-                     fmt::format("call it labels, or {}_labels", field.name));
-    });
-    check(!is_usual || field.layout != RowLayout::value, [&] {
-        return Error("E235",
-                     fmt::format("field '{}' is described as a plain value", field.name),
-                     "in packed data the names images, labels, masks and tokens have a meaning",
-                     "give it another name");
-    });
+    check(is_label || !needs_label,
+          "E235",
+          fmt::format("field '{}' is described as a label", field.name),
+          "in packed data the name of a field marks it as a label",
+          fmt::format("call it labels, or {}_labels", field.name));
+    check(!is_usual || field.layout != RowLayout::value,
+          "E235",
+          fmt::format("field '{}' is described as a plain value", field.name),
+          "in packed data the names images, labels, masks and tokens have a meaning",
+          "give it another name");
 }
 
 std::vector<NamedInput> named_inputs(const std::vector<FieldMapping>& fields) {

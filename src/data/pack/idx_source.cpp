@@ -163,14 +163,11 @@ void check_shapes(const IdxArray& pixels, const IdxArray& classes) {
         throw malformed_idx(classes.path,
                             fmt::format("it has {} dimensions; labels have 1", classes.size.size()),
                             swapped);
-    check(pixels.size[0] == classes.size[0], [&] {
-        return Error(
-            "E209",
-            fmt::format(
-                "{} images but {} labels", grouped(pixels.size[0]), grouped(classes.size[0])),
-            fmt::format("in '{}' and '{}'", pixels.path.string(), classes.path.string()),
-            "give the two files of the same split");
-    });
+    check(pixels.size[0] == classes.size[0],
+          "E209",
+          fmt::format("{} images but {} labels", grouped(pixels.size[0]), grouped(classes.size[0])),
+          fmt::format("in '{}' and '{}'", pixels.path.string(), classes.path.string()),
+          "give the two files of the same split");
 }
 
 Column column_of(const IdxArray& array, RowTransform transform) {

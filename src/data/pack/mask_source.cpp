@@ -262,12 +262,11 @@ std::vector<std::uint8_t> parse_mask_values(std::string_view text) {
         const bool is_byte = value && *value >= 0 && *value <= 255;
         const bool is_new =
             is_byte && std::ranges::find(values, static_cast<std::uint8_t>(*value)) == values.end();
-        check(is_new, [&] {
-            return Error("E103",
-                         fmt::format("--mask-values is '{}'", printable(text)),
-                         "it must be numbers 0 to 255 between commas, each once",
-                         "for example --mask-values 0,255");
-        });
+        check(is_new,
+              "E103",
+              fmt::format("--mask-values is '{}'", printable(text)),
+              "it must be numbers 0 to 255 between commas, each once",
+              "for example --mask-values 0,255");
         values.push_back(static_cast<std::uint8_t>(*value));
     }
     return values;

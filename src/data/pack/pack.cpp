@@ -40,13 +40,11 @@ std::string name_of(const PackOptions& options) {
                           std::ranges::all_of(name, [](unsigned char c) {
                               return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
                           });
-    check(is_plain, [&] {
-        return Error(
-            "E102",
-            fmt::format("'{}' cannot be the name of a data set", name),
-            "a name has letters, digits, '.', '_' and '-', and does not begin with '.' or '-'",
-            "give one with --name");
-    });
+    check(is_plain,
+          "E102",
+          fmt::format("'{}' cannot be the name of a data set", name),
+          "a name has letters, digits, '.', '_' and '-', and does not begin with '.' or '-'",
+          "give one with --name");
     return name;
 }
 
@@ -70,19 +68,17 @@ std::uint64_t raw_bytes_of(const Manifest& manifest) {
 
 std::size_t shard_count(const Manifest& manifest, int asked) {
     const std::uint64_t blocks = (manifest.samples - 1) / manifest.block_rows + 1;
-    check(asked >= 0,
-          [&] { return Error("E102", fmt::format("{} shards", asked), "0 = as fits"); });
+    check(asked >= 0, "E102", fmt::format("{} shards", asked), "0 = as fits");
     if (asked == 0)
         return std::clamp<std::uint64_t>(raw_bytes_of(manifest) / usual_shard_bytes, 1, blocks);
-    check(static_cast<std::uint64_t>(asked) <= blocks, [&] {
-        return Error("E106",
-                     fmt::format("{} shards for {} blocks of {} rows",
-                                 asked,
-                                 grouped(blocks),
-                                 grouped(manifest.block_rows)),
-                     "a shard has at least one block",
-                     "ask for fewer shards or smaller blocks");
-    });
+    check(static_cast<std::uint64_t>(asked) <= blocks,
+          "E106",
+          fmt::format("{} shards for {} blocks of {} rows",
+                      asked,
+                      grouped(blocks),
+                      grouped(manifest.block_rows)),
+          "a shard has at least one block",
+          "ask for fewer shards or smaller blocks");
     return static_cast<std::size_t>(asked);
 }
 
@@ -99,23 +95,21 @@ std::string uuid_of(Manifest manifest, const std::string& content) {
 /// Errors: E102, E106 if the options about classes make no sense.
 void check_classes(const PackOptions& options) {
     const auto named = static_cast<std::int64_t>(options.class_names.size());
-    check(named == 0 || options.classes == 0 || named == options.classes, [&] {
-        return Error("E106",
-                     fmt::format("{} class names for {} classes", named, options.classes),
-                     "each class has one name",
-                     "give as many names as classes, or only the names");
-    });
-    check(options.classes >= 0 && options.classes <= max_classes, [&] {
-        return Error("E102",
-                     fmt::format("{} classes", options.classes),
-                     fmt::format("0 (count them) to {} are possible", max_classes));
-    });
+    check(named == 0 || options.classes == 0 || named == options.classes,
+          "E106",
+          fmt::format("{} class names for {} classes", named, options.classes),
+          "each class has one name",
+          "give as many names as classes, or only the names");
+    check(options.classes >= 0 && options.classes <= max_classes,
+          "E102",
+          fmt::format("{} classes", options.classes),
+          fmt::format("0 (count them) to {} are possible", max_classes));
 }
 
 /// The manifest but for statistics, uuid and what shards hold: they have names and samples.
 /// Errors: E102, E106 (options), E214 (no samples).
 Manifest outline(const RowSource& source, const PackOptions& options) {
-    check(source.samples() > 0, [] { return Error("E214", "the input has no samples"); });
+    check(source.samples() > 0, "E214", "the input has no samples");
     check_classes(options);
     Manifest manifest;
     manifest.name = name_of(options);

@@ -143,14 +143,12 @@ PackSpace::PackSpace(const PackOptions& options, Json identity)
     folder_ = by_root(team_, [&] { return look_at_leftovers(options); });
     together(team_, [&] {
         const auto plan = plan_in(folder_);
-        check(plan && plan->identity == identity_, [&] {
-            return Error(
-                "E241",
-                fmt::format(
-                    "rank {} does not see what rank 0 wrote to '{}'", team_.rank, folder_.string()),
-                "the folder is not on a file system that all nodes share",
-                "give an output on a shared file system, or use the ranks of one node");
-        });
+        check(plan && plan->identity == identity_,
+              "E241",
+              fmt::format(
+                  "rank {} does not see what rank 0 wrote to '{}'", team_.rank, folder_.string()),
+              "the folder is not on a file system that all nodes share",
+              "give an output on a shared file system, or use the ranks of one node");
         if (!plan->fields.empty()) known_fields_ = plan->fields;
     });
 }
@@ -265,26 +263,24 @@ void check_room(const fs::path& folder,
                 const std::string& why,
                 const std::string& fix) {
     const std::uint64_t free = free_bytes(folder);
-    check(free >= needed, [&] {
-        return Error("E403",
-                     fmt::format("'{}' has {} free, {} {}",
-                                 folder.string(),
-                                 bytes_text(free),
-                                 needs,
-                                 bytes_text(needed)),
-                     why,
-                     fix);
-    });
+    check(free >= needed,
+          "E403",
+          fmt::format("'{}' has {} free, {} {}",
+                      folder.string(),
+                      bytes_text(free),
+                      needs,
+                      bytes_text(needed)),
+          why,
+          fix);
 }
 
 void check_is_free(const fs::path& target) {
     std::error_code failed;
-    check(fs::symlink_status(target, failed).type() == fs::file_type::not_found || failed, [&] {
-        return Error("E407",
-                     fmt::format("'{}' exists already", target.string()),
-                     "a data set is never overwritten",
-                     "give another name, or remove it first");
-    });
+    check(fs::symlink_status(target, failed).type() == fs::file_type::not_found || failed,
+          "E407",
+          fmt::format("'{}' exists already", target.string()),
+          "a data set is never overwritten",
+          "give another name, or remove it first");
 }
 
 Workspace::Workspace(const fs::path& target) : target_(without_slash(target)) {
@@ -312,12 +308,11 @@ void Workspace::enter() {
         if (!lock_) throw cannot_create(path_, errno);
         const bool is_taken =
             ::flock(lock_.value(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-        check(!is_taken, [&] {
-            return Error("E404",
-                         fmt::format("'{}' is being written by another process", target_.string()),
-                         fmt::format("it holds the lock of '{}'", path_.string()),
-                         "wait until it is done, or give another name");
-        });
+        check(!is_taken,
+              "E404",
+              fmt::format("'{}' is being written by another process", target_.string()),
+              fmt::format("it holds the lock of '{}'", path_.string()),
+              "wait until it is done, or give another name");
     } while (!lock_ || !is_same_folder(lock_.value(), path_));
 }
 

@@ -163,23 +163,20 @@ class Staging {
             return Json{{"folder", workspace_->path().string()}, {"is_new", true}}.dump();
         }
         const auto marker = marker_of(target);
-        check(marker.has_value(), [&] {
-            return Error("E407",
-                         fmt::format("'{}' exists already", target.string()),
-                         "it is not a copy that 'lockstep data stage' made",
-                         "give another folder, or remove it first");
-        });
-        check(marker->digest == manifest_.digest, [&] {
-            return Error(
-                "E243",
-                fmt::format("'{}' is a copy of another data set", target.string()),
-                fmt::format("its digest is {}, that of '{}' is {}",
-                            marker->digest,
-                            options_.source.string(),
-                            manifest_.digest),
-                fmt::format("remove it: lockstep data stage {} --unstage; or give another folder",
-                            shell_word(target.string())));
-        });
+        check(marker.has_value(),
+              "E407",
+              fmt::format("'{}' exists already", target.string()),
+              "it is not a copy that 'lockstep data stage' made",
+              "give another folder, or remove it first");
+        check(marker->digest == manifest_.digest,
+              "E243",
+              fmt::format("'{}' is a copy of another data set", target.string()),
+              fmt::format("its digest is {}, that of '{}' is {}",
+                          marker->digest,
+                          options_.source.string(),
+                          manifest_.digest),
+              fmt::format("remove it: lockstep data stage {} --unstage; or give another folder",
+                          shell_word(target.string())));
         return Json{{"folder", fs::absolute(target).string()}, {"is_new", false}}.dump();
     }
 
@@ -369,12 +366,11 @@ StageResult stage_dataset(const StageOptions& options, const StageReport& report
 }
 
 void unstage_dataset(const fs::path& target) {
-    check(marker_of(target).has_value(), [&] {
-        return Error("E243",
-                     fmt::format("'{}' is not a staged copy", target.string()),
-                     fmt::format("it has no {}", staged_marker),
-                     "remove it yourself if you do not need it");
-    });
+    check(marker_of(target).has_value(),
+          "E243",
+          fmt::format("'{}' is not a staged copy", target.string()),
+          fmt::format("it has no {}", staged_marker),
+          "remove it yourself if you do not need it");
     // What is half removed must not look like a data set.
     fs::remove(target / manifest_name);
     fs::remove_all(target);

@@ -344,12 +344,11 @@ void check_range(std::string_view what,
                  std::uint64_t value,
                  std::uint64_t least,
                  std::uint64_t most) {
-    check(value >= least && value <= most, [&] {
-        return Error("E102",
-                     fmt::format("synthetic data of {} {}", what, value),
-                     fmt::format("{} to {} are possible", least, most),
-                     "give a number in that range");
-    });
+    check(value >= least && value <= most,
+          "E102",
+          fmt::format("synthetic data of {} {}", what, value),
+          fmt::format("{} to {} are possible", least, most),
+          "give a number in that range");
 }
 
 }  // namespace

@@ -64,14 +64,13 @@ class TokenSource : public RowSource {
             run.first = all;
             all += run.tokens;
         }
-        check(all > length_, [&] {
-            return Error("E106",
-                         fmt::format("{} tokens are fewer than one window has", grouped(all)),
-                         fmt::format("a window of --length {} has {}: the last is only predicted",
-                                     length_,
-                                     length_ + 1),
-                         "give more text, or a smaller --length");
-        });
+        check(
+            all > length_,
+            "E106",
+            fmt::format("{} tokens are fewer than one window has", grouped(all)),
+            fmt::format(
+                "a window of --length {} has {}: the last is only predicted", length_, length_ + 1),
+            "give more text, or a smaller --length");
         samples_ = (all - 1) / length_;
         const std::uint64_t rest = all - samples_ * length_ - 1;
         if (rest > 0)
@@ -187,18 +186,16 @@ TokenRun npy_run(const std::shared_ptr<const InputFile>& file) {
 TokenRun token_run(const fs::path& path, RawTokens raw) {
     const auto file = open_filled(path);
     const bool has_header = is_npy(*file);
-    check(has_header || raw != RawTokens::none, [&] {
-        return Error("E105",
-                     fmt::format("the type of tokens in '{}' is not given", path.string()),
-                     "it is not an NPY file, which contains the type",
-                     "give --token-type u16 or u32 (nanoGPT's .bin files have u16)");
-    });
-    check(!has_header || raw == RawTokens::none, [&] {
-        return Error("E106",
-                     fmt::format("--token-type does not go with '{}'", path.string()),
-                     "it is an NPY file, which contains its type",
-                     "drop --token-type, or pack raw files alone");
-    });
+    check(has_header || raw != RawTokens::none,
+          "E105",
+          fmt::format("the type of tokens in '{}' is not given", path.string()),
+          "it is not an NPY file, which contains the type",
+          "give --token-type u16 or u32 (nanoGPT's .bin files have u16)");
+    check(!has_header || raw == RawTokens::none,
+          "E106",
+          fmt::format("--token-type does not go with '{}'", path.string()),
+          "it is an NPY file, which contains its type",
+          "drop --token-type, or pack raw files alone");
     if (has_header) return npy_run(file);
     return raw_run(file, raw == RawTokens::u16 ? "<u2" : "<u4");
 }
