@@ -55,15 +55,13 @@ std::vector<fs::path> canonical(std::vector<fs::path> files) {
 
 void check_fields(const std::vector<FieldMapping>& fields) {
     std::set<std::string> names;
-    for (const FieldMapping& field : fields) {
-        check(names.insert(field.name).second, [&] {
-            return Error("E235",
-                         fmt::format("field '{}' is described twice", field.name),
-                         "",
-                         "drop one of them");
-        });
-    }
-    check(!fields.empty(), [] { return Error("E235", "no field is described"); });
+    for (const FieldMapping& field : fields)
+        check(names.insert(field.name).second,
+              "E235",
+              fmt::format("field '{}' is described twice", field.name),
+              "",
+              "drop one of them");
+    check(!fields.empty(), "E235", "no field is described");
 }
 
 namespace {
@@ -159,12 +157,11 @@ class FieldsOfFiles {
                 {static_cast<std::size_t>(found - sets_.begin()), found->fields.size()});
             found->fields.push_back(field);
         }
-        check(!sets_[0].fields.empty(), [] {
-            return Error("E235",
-                         "each field has a file of its own, and none lies in the data",
-                         "",
-                         "give the file of one field as --data, and its --field without a file");
-        });
+        check(!sets_[0].fields.empty(),
+              "E235",
+              "each field has a file of its own, and none lies in the data",
+              "",
+              "give the file of one field as --data, and its --field without a file");
         check_are_apart();
     }
 
@@ -191,12 +188,11 @@ class FieldsOfFiles {
         std::set<fs::path> known;
         for (const SetOfFiles& set : sets_)
             for (const fs::path& file : set.files)
-                check(known.insert(file).second, [&] {
-                    return Error("E235",
-                                 fmt::format("'{}' is given twice", file.string()),
-                                 "files of one field alone are other files than those of the data",
-                                 "leave it out of --data, or out of --field");
-                });
+                check(known.insert(file).second,
+                      "E235",
+                      fmt::format("'{}' is given twice", file.string()),
+                      "files of one field alone are other files than those of the data",
+                      "leave it out of --data, or out of --field");
     }
 
     DatasetIndex opened(const SetOfFiles& set, std::uint32_t block_rows, Telling telling) const {
@@ -292,12 +288,11 @@ class PackedSets {
   public:
     explicit PackedSets(const std::vector<fs::path>& sets) {
         for (const fs::path& set : sets) {
-            check(std::ranges::count(sets, set) == 1, [&] {
-                return Error("E106",
-                             fmt::format("'{}' is given twice", set.string()),
-                             "its samples would count twice",
-                             "drop one of them");
-            });
+            check(std::ranges::count(sets, set) == 1,
+                  "E106",
+                  fmt::format("'{}' is given twice", set.string()),
+                  "its samples would count twice",
+                  "drop one of them");
             parts_.push_back(DatasetIndex::open(set));
             check_same_fields(parts_.front(), parts_.back());
         }
@@ -361,13 +356,11 @@ DatasetIndex DatasetIndex::open_foreign(const std::vector<fs::path>& files,
 
 DatasetIndex DatasetIndex::open(const fs::path& where, const std::vector<FieldMapping>& fields) {
     const std::vector<fs::path> sets = packed_sets(where);
-    check(fields.empty() || (!is_packed(where) && sets.empty()), [&] {
-        return Error(
-            "E106",
-            fmt::format("'{}' is a packed data set, whose fields have names", where.string()),
-            "--field is for HDF5 files that others wrote",
-            "drop it");
-    });
+    check(fields.empty() || (!is_packed(where) && sets.empty()),
+          "E106",
+          fmt::format("'{}' is a packed data set, whose fields have names", where.string()),
+          "--field is for HDF5 files that others wrote",
+          "drop it");
     if (!fields.empty()) return open_foreign(foreign_files(where), fields);
     if (!sets.empty()) return PackedSets(sets).run();
     check_needs_no_fields(where, "--field");
@@ -381,16 +374,15 @@ DatasetIndex DatasetIndex::open_test(const fs::path& where,
     std::vector<FieldMapping> fields = own;
     for (const FieldMapping& field : trained) {
         if (std::ranges::find(own, field.name, &FieldMapping::name) != own.end()) continue;
-        check(field.file.empty(), [&] {
-            return Error("E105",
-                         fmt::format("where is field '{}' of '{}'?", field.name, where.string()),
-                         fmt::format("that of the training data lies in a file of its own, '{}'",
-                                     field.file.string()),
-                         fmt::format("say it with --test-field (train) or --field (eval, predict), "
-                                     "such as {}=FILE:{}",
-                                     field.name,
-                                     field.hdf5_path));
-        });
+        check(field.file.empty(),
+              "E105",
+              fmt::format("where is field '{}' of '{}'?", field.name, where.string()),
+              fmt::format("that of the training data lies in a file of its own, '{}'",
+                          field.file.string()),
+              fmt::format("say it with --test-field (train) or --field (eval, predict), "
+                          "such as {}=FILE:{}",
+                          field.name,
+                          field.hdf5_path));
         fields.push_back(field);
     }
     if (fields.empty()) check_needs_no_fields(where, "--test-field");

@@ -434,7 +434,7 @@ DatasetIndex open_files(const std::vector<fs::path>& files,
                         const std::vector<FieldMapping>& fields,
                         const OpeningOptions& options) {
     check_fields(fields);
-    check(!files.empty(), [] { return Error("E201", "no HDF5 files are named"); });
+    check(!files.empty(), "E201", "no HDF5 files are named");
     std::vector<bool> becomes_labels(fields.size());
     for (;;)
         if (auto index = ForeignOpening(files, fields, options, becomes_labels).run())

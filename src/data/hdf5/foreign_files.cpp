@@ -177,13 +177,12 @@ std::vector<fs::path> foreign_files(const fs::path& where) {
         return files_of_each(where);
     const std::vector<fs::path> files =
         fs::is_directory(status) ? files_in(where) : matches_of(where);
-    check(!files.empty(), [&] {
-        return Error("E201",
-                     fmt::format("no HDF5 files at '{}'", where.string()),
-                     fs::is_directory(status) ? "the folder has none that ends in .h5 or .hdf5"
-                                              : "there is no such file, and nothing matches",
-                     "name a file, a folder or a pattern such as 'data/part-*.h5'");
-    });
+    check(!files.empty(),
+          "E201",
+          fmt::format("no HDF5 files at '{}'", where.string()),
+          fs::is_directory(status) ? "the folder has none that ends in .h5 or .hdf5"
+                                   : "there is no such file, and nothing matches",
+          "name a file, a folder or a pattern such as 'data/part-*.h5'");
     return files;
 }
 

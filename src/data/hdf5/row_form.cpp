@@ -45,13 +45,11 @@ Unpacking unpacking_of(const DatasetFacts& facts, const FieldMapping& field, con
     const std::string fault = unpacking_fault(facts);
     FieldMapping without = field;
     without.cf.reset();
-    check(fault.empty(), [&] {
-        return Error("E235",
-                     fmt::format("'{}' of '{}' cannot be unpacked", field.hdf5_path, file.string()),
-                     fault,
-                     fmt::format("to read the stored numbers: --field {}",
-                                 shell_word(mapping_text(without))));
-    });
+    check(fault.empty(),
+          "E235",
+          fmt::format("'{}' of '{}' cannot be unpacked", field.hdf5_path, file.string()),
+          fault,
+          fmt::format("to read the stored numbers: --field {}", shell_word(mapping_text(without))));
     StoredNumber stored = *facts.number;
     if (facts.cf->is_unsigned) stored.has_sign = false;
     auto found = Unpacking::of(stored, facts.cf->packing, field.cf->instead);

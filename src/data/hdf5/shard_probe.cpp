@@ -146,12 +146,11 @@ void check_identity(const FileFacts& facts, const Expected& expected) {
 }
 
 void check_shape(const DatasetFacts& facts, const Field& field, const Expected& expected) {
-    check(facts.layout != StorageLayout::missing, [&] {
-        return Error("E207",
-                     fmt::format("'{}' has no field '{}'", expected.path.string(), field.name),
-                     "the manifest names it",
-                     "put back the shard that was packed with this manifest");
-    });
+    check(facts.layout != StorageLayout::missing,
+          "E207",
+          fmt::format("'{}' has no field '{}'", expected.path.string(), field.name),
+          "the manifest names it",
+          "put back the shard that was packed with this manifest");
     std::vector<std::uint64_t> wanted{expected.shard.samples};
     wanted.insert(wanted.end(), field.shape.begin(), field.shape.end());
     if (facts.size != wanted)
@@ -197,15 +196,13 @@ ShardBlocks judged(const FileFacts& facts, const Expected& expected) {
                                        .shard = expected.number,
                                        .contiguous_rows = expected.manifest.block_rows},
                                       probed.forms);
-        check(found.fault.empty(), [&] {
-            return Error(
-                "E212",
-                fmt::format("field '{}' of '{}' is stored in a way that cannot be streamed",
-                            field.name,
-                            expected.path.string()),
-                found.fault,
-                "pack the data again, or undo what rewrote the shard");
-        });
+        check(found.fault.empty(),
+              "E212",
+              fmt::format("field '{}' of '{}' is stored in a way that cannot be streamed",
+                          field.name,
+                          expected.path.string()),
+              found.fault,
+              "pack the data again, or undo what rewrote the shard");
         probed.tables.push_back(index_offset_of(facts.datasets[2 * f + 1], found.blocks.size()));
         probed.blocks.push_back(std::move(found.blocks));
     }
