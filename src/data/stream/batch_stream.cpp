@@ -50,11 +50,10 @@ void check_options(const StreamOptions& options) {
                              options.last_leaf <= options.virtual_ranks && options.lanes >= 1 &&
                              options.window_blocks >= 1;
     expect(makes_sense, "a stream's options make sense");
-    check(options.io_threads >= 0 && options.io_threads <= 1024, [&] {
-        return Error("E102",
-                     fmt::format("{} I/O threads", options.io_threads),
-                     "1 to 1024 are possible, or 0 for as many as are needed");
-    });
+    check(options.io_threads >= 0 && options.io_threads <= 1024,
+          "E102",
+          fmt::format("{} I/O threads", options.io_threads),
+          "1 to 1024 are possible, or 0 for as many as are needed");
 }
 
 void fill_leaves(const Step& step, const StreamOptions& options, std::vector<LeafRows>& leaves) {

@@ -214,12 +214,11 @@ struct File {
 };
 
 std::vector<fs::path> files_of(const fs::path& folder) {
-    check(fs::is_directory(folder), [&] {
-        return Error("E201",
-                     fmt::format("'{}' does not exist", folder.string()),
-                     "",
-                     "give the directory of a run that was trained with --ledger");
-    });
+    check(fs::is_directory(folder),
+          "E201",
+          fmt::format("'{}' does not exist", folder.string()),
+          "",
+          "give the directory of a run that was trained with --ledger");
     std::vector<fs::path> paths;
     for (const auto& entry : fs::directory_iterator(folder))
         if (entry.path().extension() == ".ledger") paths.push_back(entry.path());
@@ -236,13 +235,11 @@ class Check {
   public:
     explicit Check(const fs::path& folder) : folder_(folder) {
         for (const fs::path& path : files_of(folder)) read_head(path);
-        check(!files_.empty(), [&] {
-            return Error(
-                "E228",
-                fmt::format("no ledger in '{}'", folder.string()),
-                report_.findings.empty() ? "it has no files of one" : report_.findings.front(),
-                "give the directory of a run that was trained with --ledger");
-        });
+        check(!files_.empty(),
+              "E228",
+              fmt::format("no ledger in '{}'", folder.string()),
+              report_.findings.empty() ? "it has no files of one" : report_.findings.front(),
+              "give the directory of a run that was trained with --ledger");
         settle_incarnations();
     }
 

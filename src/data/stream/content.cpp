@@ -50,18 +50,15 @@ std::uint64_t content_bytes(const DatasetIndex& index) {
 
 void check_reading_memory(const DatasetIndex& index, std::uint64_t allowed) {
     const std::uint64_t needed = BlockReader::buffer_bytes(index);
-    check(needed <= allowed, [&] {
-        return Error(
-            "E106",
-            fmt::format("reading one block of '{}' needs {}; {} are allowed",
-                        index.manifest().name,
-                        bytes_text(needed),
-                        bytes_text(allowed)),
-            "a chunk is always expanded as a whole",
-            fmt::format(
-                "allow more: --data-memory {}MiB; or pack the data again, in smaller blocks",
-                (needed >> 20) + 1));
-    });
+    check(needed <= allowed,
+          "E106",
+          fmt::format("reading one block of '{}' needs {}; {} are allowed",
+                      index.manifest().name,
+                      bytes_text(needed),
+                      bytes_text(allowed)),
+          "a chunk is always expanded as a whole",
+          fmt::format("allow more: --data-memory {}MiB; or pack the data again, in smaller blocks",
+                      (needed >> 20) + 1));
 }
 
 std::vector<std::int64_t> content_hashes(std::shared_ptr<const DatasetIndex> index,

@@ -69,12 +69,10 @@ std::string_view order_name(OrderKind kind) {
 
 EpochOrder::EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std::uint64_t epoch)
     : spec_(spec), epoch_(epoch), blocks_(std::move(blocks)), starts_(blocks_.size() + 1) {
-    check(spec.lanes >= 1 && spec.window_blocks >= 1, [&] {
-        return Error(
-            "E102",
-            fmt::format("{} lanes with windows of {} blocks", spec.lanes, spec.window_blocks),
-            "an order needs at least one lane and one block per window");
-    });
+    check(spec.lanes >= 1 && spec.window_blocks >= 1,
+          "E102",
+          fmt::format("{} lanes with windows of {} blocks", spec.lanes, spec.window_blocks),
+          "an order needs at least one lane and one block per window");
     expect(!blocks_.empty(), "an order has blocks");
     if (spec.kind != OrderKind::sequential)
         shuffle(std::span(blocks_), CounterRandom(Purpose::block_order, {spec.seed, epoch}));

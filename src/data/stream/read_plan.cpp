@@ -121,24 +121,19 @@ StreamPosition next_position(StreamPosition position,
 StreamPosition normalized(StreamPosition position,
                           const StreamOptions& options,
                           std::uint64_t samples) {
-    check(
-        options.short_step == ShortStep::keep ||
-            samples >= static_cast<std::uint64_t>(options.batch),
-        [&] {
-            return Error(
-                "E106",
-                fmt::format("{} samples do not fill a step of {}", grouped(samples), options.batch),
-                "steps that are not full are dropped, and no other is left",
-                "use a smaller --batch, or no --drop-last");
-        });
-    check(position.consumed <= samples, [&] {
-        return Error("E306",
-                     fmt::format("cannot begin after {} samples of epoch {}",
-                                 grouped(position.consumed),
-                                 position.epoch),
-                     fmt::format("the data set has {}", grouped(samples)),
-                     "resume with the data set that the run was made with");
-    });
+    check(options.short_step == ShortStep::keep ||
+              samples >= static_cast<std::uint64_t>(options.batch),
+          "E106",
+          fmt::format("{} samples do not fill a step of {}", grouped(samples), options.batch),
+          "steps that are not full are dropped, and no other is left",
+          "use a smaller --batch, or no --drop-last");
+    check(position.consumed <= samples,
+          "E306",
+          fmt::format("cannot begin after {} samples of epoch {}",
+                      grouped(position.consumed),
+                      position.epoch),
+          fmt::format("the data set has {}", grouped(samples)),
+          "resume with the data set that the run was made with");
     return position.consumed >= end_of_steps(options.batch, samples, options.short_step)
                ? StreamPosition{position.epoch + 1, 0}
                : position;

@@ -230,16 +230,15 @@ void check_memory(const DatasetIndex& index, const StreamOptions& options) {
     const std::uint64_t buffers = buffers_for(assemblers_at_most(options)) *
                                   row_memory(index, most_rows(options, index.samples()));
     const std::uint64_t needed = buffers + SampleWalk::memory_bytes(index.blocks(), options);
-    check(needed <= options.memory_bytes, [&] {
-        return Error("E106",
-                     fmt::format("batches from memory need {} of buffers; {} are allowed",
-                                 bytes_text(needed),
-                                 bytes_text(options.memory_bytes)),
-                     fmt::format("{} for batches, the rest for order '{}'",
-                                 bytes_text(buffers),
-                                 order_name(options.order)),
-                     fmt::format("allow more: --data-memory {}MiB", (needed >> 20) + 1));
-    });
+    check(needed <= options.memory_bytes,
+          "E106",
+          fmt::format("batches from memory need {} of buffers; {} are allowed",
+                      bytes_text(needed),
+                      bytes_text(options.memory_bytes)),
+          fmt::format("{} for batches, the rest for order '{}'",
+                      bytes_text(buffers),
+                      order_name(options.order)),
+          fmt::format("allow more: --data-memory {}MiB", (needed >> 20) + 1));
 }
 
 }  // namespace
@@ -261,12 +260,11 @@ ResidentRows::ResidentRows(std::shared_ptr<const DatasetIndex> index,
     expect(memory.size() >= bytes_needed(*index_), "enough memory is lent for all rows");
     expect(reinterpret_cast<std::uintptr_t>(memory.data()) % buffer_alignment == 0,
            "lent memory is aligned");
-    check(index_->samples() <= most_resident_samples, [&] {
-        return Error("E227",
-                     too_many_text(index_->samples()),
-                     fmt::format("{} is the limit", grouped(most_resident_samples)),
-                     "stream them: --data-mode stream --order lanes");
-    });
+    check(index_->samples() <= most_resident_samples,
+          "E227",
+          too_many_text(index_->samples()),
+          fmt::format("{} is the limit", grouped(most_resident_samples)),
+          "stream them: --data-mode stream --order lanes");
     ask_for_huge_pages(memory);
     fields_ = divided(*index_, index_->samples(), memory);
     memory = memory.subspan(row_memory(*index_, index_->samples()));
@@ -390,13 +388,12 @@ ModeChoice choose_mode(const MemoryFacts& facts) {
 
 void check_resident(const MemoryFacts& facts) {
     const ModeChoice choice = choose_mode(facts);
-    check(choice.mode == DataMode::resident, [&] {
-        return Error("E227",
-                     "the data set does not fit in memory",
-                     choice.why,
-                     "give a larger --data-memory, or stream them: --data-mode auto and, in a new "
-                     "run, --order lanes");
-    });
+    check(choice.mode == DataMode::resident,
+          "E227",
+          "the data set does not fit in memory",
+          choice.why,
+          "give a larger --data-memory, or stream them: --data-mode auto and, in a new "
+          "run, --order lanes");
 }
 
 std::unique_ptr<BatchSource> make_resident_source(std::shared_ptr<const DatasetIndex> index,
