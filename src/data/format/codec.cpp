@@ -39,13 +39,12 @@ Levels levels_of(Codec codec) {
 int checked_level(Codec codec, int level) {
     const Levels levels = levels_of(codec);
     if (level == 0) return levels.usual;
-    check(level >= levels.lowest && level <= levels.highest, [&] {
-        return Error("E102",
-                     fmt::format("compression level {} for {}", level, codec_name(codec)),
-                     codec == Codec::none
-                         ? "data that is not compressed has no level"
-                         : fmt::format("it has levels {} to {}", levels.lowest, levels.highest));
-    });
+    check(level >= levels.lowest && level <= levels.highest,
+          "E102",
+          fmt::format("compression level {} for {}", level, codec_name(codec)),
+          codec == Codec::none
+              ? "data that is not compressed has no level"
+              : fmt::format("it has levels {} to {}", levels.lowest, levels.highest));
     return level;
 }
 

@@ -220,16 +220,14 @@ void check_seal(std::string_view text, const std::string& digest, const std::str
     const auto cut = text.rfind(seal_start);
     const bool is_sealed =
         cut != std::string_view::npos && sealed(std::string(text.substr(0, cut))) == text;
-    check(is_sealed, [&] {
-        return Error("E223",
-                     fmt::format("'{}' was changed after it was written", origin),
-                     // It comes from a file that may say anything.
-                     is_hex(digest, 32) ? "its digest says " + digest
-                                        : fmt::format("its digest says {} characters that are no "
-                                                      "digest",
-                                                      digest.size()),
-                     "restore it from its source; do not edit it");
-    });
+    check(is_sealed,
+          "E223",
+          fmt::format("'{}' was changed after it was written", origin),
+          // It comes from a file that may say anything.
+          is_hex(digest, 32)
+              ? "its digest says " + digest
+              : fmt::format("its digest says {} characters that are no digest", digest.size()),
+          "restore it from its source; do not edit it");
 }
 
 }  // namespace
@@ -315,11 +313,10 @@ std::string_view codec_name(Codec codec) {
 
 Codec parse_codec(std::string_view name) {
     const auto codec = parse_stored_codec(name, ManifestKind::packed);
-    check(codec.has_value(), [&] {
-        return Error("E103",
-                     fmt::format("'{}' is no codec", name),
-                     "the codecs are none, deflate, lz4 and zstd");
-    });
+    check(codec.has_value(),
+          "E103",
+          fmt::format("'{}' is no codec", name),
+          "the codecs are none, deflate, lz4 and zstd");
     return *codec;
 }
 
