@@ -30,12 +30,11 @@ struct Limits {
 
 template <class T>
 void check_limits(T value, std::string_view what, Limits<T> limits, const std::string& text) {
-    check(limits.least <= value && value <= limits.most, [&] {
-        return Error("E102",
-                     fmt::format("{} is {} in the transform '{}'", what, value, text),
-                     fmt::format("it must be between {} and {}", limits.least, limits.most),
-                     "choose another number");
-    });
+    check(limits.least <= value && value <= limits.most,
+          "E102",
+          fmt::format("{} is {} in the transform '{}'", what, value, text),
+          fmt::format("it must be between {} and {}", limits.least, limits.most),
+          "choose another number");
 }
 
 class Words {
@@ -285,12 +284,11 @@ void append(std::vector<TransformOp>& ops, const TransformOp& op) {
 }
 
 void append_item(std::vector<TransformOp>& ops, std::string_view item, std::string_view all) {
-    check(!item.empty(), [&] {
-        return Error("E247",
-                     fmt::format("a step is missing in the transforms '{}'", all),
-                     "a part between two commas, or the whole list, is empty",
-                     "write 'none' for no transforms but normalise");
-    });
+    check(!item.empty(),
+          "E247",
+          fmt::format("a step is missing in the transforms '{}'", all),
+          "a part between two commas, or the whole list, is empty",
+          "write 'none' for no transforms but normalise");
     const auto preset = std::ranges::find(presets, item, &Preset::name);
     if (preset == presets.end()) return append(ops, read_op(item));
     if (preset->steps.empty()) return;
