@@ -356,13 +356,12 @@ class Inspecting {
     }
 
     void write_sheet() {
-        check(images_.has_value(), [&] {
-            return Error("E217",
-                         fmt::format("there are no images for '{}'", options_.sheet.string()),
-                         "images are [samples, C, H, W], [samples, H, W, C] or [samples, H, W] of "
-                         "numbers that can be streamed",
-                         "leave out --png");
-        });
+        check(images_.has_value(),
+              "E217",
+              fmt::format("there are no images for '{}'", options_.sheet.string()),
+              "images are [samples, C, H, W], [samples, H, W, C] or [samples, H, W] of "
+              "numbers that can be streamed",
+              "leave out --png");
         write_file_atomically(options_.sheet, encoded_png(contact_sheet(*images_, order())));
         all_.sheet = ImageSheet{options_.sheet, images_on_sheet(*images_), images_->of};
     }
@@ -381,12 +380,11 @@ const InspectedData* Inspection::data_of(const Field& field) const {
 }
 
 std::string inspect_data(const fs::path& where, const InspectOptions& options) {
-    check(options.sheet.empty() || !fs::exists(options.sheet), [&] {
-        return Error("E407",
-                     fmt::format("'{}' exists already", options.sheet.string()),
-                     "'lockstep data inspect' does not overwrite files",
-                     "give another name, or remove it first");
-    });
+    check(options.sheet.empty() || !fs::exists(options.sheet),
+          "E407",
+          fmt::format("'{}' exists already", options.sheet.string()),
+          "'lockstep data inspect' does not overwrite files",
+          "give another name, or remove it first");
     const Inspecting inspecting(where, options);
     return options.as_json ? inspection_json(inspecting.all())
                            : inspection_text(inspecting.all(), options.columns);
