@@ -63,12 +63,11 @@ class KernelGpu {
     template <class EntryPoint, class... Arguments>
     void run(const char* name, Arguments... arguments) const {
         void* const entry = cuda_.library.symbol(name);
-        check(entry != nullptr, [&] {
-            return Error("E670",
-                         fmt::format("'{}' has no function {}", cuda_.path, name),
-                         "it was built without Lockstep's kernels",
-                         "reinstall Lockstep, or unset LOCKSTEP_CUDA_LIB");
-        });
+        check(entry != nullptr,
+              "E670",
+              fmt::format("'{}' has no function {}", cuda_.path, name),
+              "it was built without Lockstep's kernels",
+              "reinstall Lockstep, or unset LOCKSTEP_CUDA_LIB");
         const int status = reinterpret_cast<EntryPoint>(entry)(arguments..., stream_.stream());
         check_cuda(cuda_.api, status, name);
     }
@@ -215,14 +214,12 @@ void check_sum(const KernelGpu& gpu, std::span<const float> values) {
         exact::add_square(expected.data(), value);
         exact::carry(expected.data());
     }
-    check(words_on(gpu, values) == expected, [&] {
-        return Error("E679",
-                     fmt::format("the squares of {} floats have another sum on the GPU than on "
-                                 "the CPU",
-                                 values.size()),
-                     "both run one source and must give the same bits",
-                     "please report it with the GPU's name and driver");
-    });
+    check(words_on(gpu, values) == expected,
+          "E679",
+          fmt::format("the squares of {} floats have another sum on the GPU than on the CPU",
+                      values.size()),
+          "both run one source and must give the same bits",
+          "please report it with the GPU's name and driver");
 }
 
 }  // namespace
