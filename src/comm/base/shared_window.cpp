@@ -36,16 +36,14 @@ bool has_address_limit() {
 /// A full /dev/shm would end the ranks by SIGBUS at their first write; better to ask before.
 void check_shared_room(std::size_t bytes) {
     const std::uint64_t room = free_bytes("/dev/shm");
-    check(room >= bytes, [&] {
-        return Error("E632",
-                     fmt::format("the ranks of a node need {} of shared memory, /dev/shm has {} "
-                                 "free",
-                                 bytes_text(bytes),
-                                 bytes_text(room)),
-                     "they share gradients, parameters and resident data there",
-                     "make /dev/shm larger (in a container: --shm-size), or use --transport mpi "
-                     "and --data-mode stream");
-    });
+    check(room >= bytes,
+          "E632",
+          fmt::format("the ranks of a node need {} of shared memory, /dev/shm has {} free",
+                      bytes_text(bytes),
+                      bytes_text(room)),
+          "they share gradients, parameters and resident data there",
+          "make /dev/shm larger (in a container: --shm-size), or use --transport mpi "
+          "and --data-mode stream");
 }
 
 SharedWindow::SharedWindow(const Communicator& ranks, std::size_t bytes)

@@ -31,12 +31,11 @@ std::string cuda_library_path() {
 }
 
 void check_same_version(const std::string& path, const std::string& theirs) {
-    check(theirs == version_text(), [&] {
-        return Error("E670",
-                     fmt::format("'{}' is of Lockstep {}, not {}", path, theirs, version_text()),
-                     "both exchange C++ values",
-                     "reinstall Lockstep, or unset LOCKSTEP_CUDA_LIB");
-    });
+    check(theirs == version_text(),
+          "E670",
+          fmt::format("'{}' is of Lockstep {}, not {}", path, theirs, version_text()),
+          "both exchange C++ values",
+          "reinstall Lockstep, or unset LOCKSTEP_CUDA_LIB");
 }
 
 std::string real_path(const char* path) {
@@ -90,24 +89,22 @@ SharedLibrary open_nccl(const std::string& name) {
         if (SharedLibrary loaded = SharedLibrary::already_loaded(name)) return loaded;
     std::string reason;
     SharedLibrary library = SharedLibrary::open(name, reason);
-    check(static_cast<bool>(library), [&] {
-        return Error("E671",
-                     fmt::format("NCCL cannot be loaded from '{}'", name),
-                     reason,
-                     "install NCCL (it is part of LibTorch for CUDA), or name the file with "
-                     "LOCKSTEP_NCCL_LIB");
-    });
+    check(static_cast<bool>(library),
+          "E671",
+          fmt::format("NCCL cannot be loaded from '{}'", name),
+          reason,
+          "install NCCL (it is part of LibTorch for CUDA), or name the file with "
+          "LOCKSTEP_NCCL_LIB");
     return library;
 }
 
 void check_only_one() {
     const std::vector<std::string> loaded = loaded_libraries("libnccl.so");
-    check(loaded.size() <= 1, [&] {
-        return Error("E672",
-                     fmt::format("two NCCL libraries in one process: {}", fmt::join(loaded, ", ")),
-                     "each would start its own threads and connections for the same GPU",
-                     "unset LOCKSTEP_NCCL_LIB, or name the first");
-    });
+    check(loaded.size() <= 1,
+          "E672",
+          fmt::format("two NCCL libraries in one process: {}", fmt::join(loaded, ", ")),
+          "each would start its own threads and connections for the same GPU",
+          "unset LOCKSTEP_NCCL_LIB, or name the first");
 }
 
 NcclApi nccl_functions_of(const SharedLibrary& library) {
@@ -178,25 +175,22 @@ std::string gpu_driver_fault() {
 
 CudaLibrary load_cuda() {
     const std::string missing = gpu_driver_fault();
-    check(missing.empty(), [&] {
-        return Error("E670",
-                     "this machine has no GPU driver",
-                     missing,
-                     "run on a node with an NVIDIA GPU; in a container, pass the GPUs through "
-                     "(docker --gpus all, apptainer --nv)");
-    });
+    check(missing.empty(),
+          "E670",
+          "this machine has no GPU driver",
+          missing,
+          "run on a node with an NVIDIA GPU; in a container, pass the GPUs through "
+          "(docker --gpus all, apptainer --nv)");
     CudaLibrary result;
     std::string reason;
     result.path = cuda_library_path();
     result.library = SharedLibrary::open(result.path, reason);
-    check(static_cast<bool>(result.library), [&] {
-        return Error(
-            "E670",
-            fmt::format("'{}' cannot be loaded", result.path),
-            reason,
-            "this Lockstep was built without CUDA, or its lib folder was not copied along; "
-            "LOCKSTEP_CUDA_LIB names the file");
-    });
+    check(static_cast<bool>(result.library),
+          "E670",
+          fmt::format("'{}' cannot be loaded", result.path),
+          reason,
+          "this Lockstep was built without CUDA, or its lib folder was not copied along; "
+          "LOCKSTEP_CUDA_LIB names the file");
     const auto version = function_of<const char* (*)()>(result.library, "lockstep_cuda_version");
     check_same_version(result.path, version());
     function_of<void (*)(CudaApi*)>(result.library, "lockstep_cuda_fill")(&result.api);
@@ -275,12 +269,11 @@ NcclLibrary load_nccl(const std::string& path, const Environment& environment) {
     result.path = result.library.path();
     result.version = result.api.version();
     check_only_one();
-    check(result.version >= oldest_version, [&] {
-        return Error("E671",
-                     fmt::format("{} is too old", result.text()),
-                     "communicators can be aborted since NCCL 2.14",
-                     "name a newer one with LOCKSTEP_NCCL_LIB");
-    });
+    check(result.version >= oldest_version,
+          "E671",
+          fmt::format("{} is too old", result.text()),
+          "communicators can be aborted since NCCL 2.14",
+          "name a newer one with LOCKSTEP_NCCL_LIB");
     return result;
 }
 

@@ -236,14 +236,12 @@ SelectedGpu select_gpu(const CudaApi& cuda, const PlannedGpu& planned) {
     check_cuda(cuda, cuda.get_device(&device), "cudaGetDevice");
     CudaDeviceFacts found;
     check_cuda(cuda, cuda.device_facts(device, &found), "cudaGetDeviceProperties");
-    check(device == wanted && is_planned(cuda, planned, found), [&] {
-        return Error(
-            "E690",
-            fmt::format(
-                "CUDA selected GPU {} ({}) instead of {}", found.pci, found.uuid, text_of(planned)),
-            "a library selected a device before, or the plan is of another node or boot",
-            "make a new plan on these nodes: lockstep map --save-topology FILE");
-    });
+    check(device == wanted && is_planned(cuda, planned, found),
+          "E690",
+          fmt::format(
+              "CUDA selected GPU {} ({}) instead of {}", found.pci, found.uuid, text_of(planned)),
+          "a library selected a device before, or the plan is of another node or boot",
+          "make a new plan on these nodes: lockstep map --save-topology FILE");
     return {device,
             found.pci,
             is_instance(planned) ? planned.uuid : found.uuid,

@@ -25,13 +25,11 @@ NcclRankFacts read_facts(const GpuRuntime& runtime, const NcclOptions& options) 
     const CudaApi& cuda = runtime.cuda();
     int count = 0;
     check_cuda(cuda, cuda.device_count(&count), "cudaGetDeviceCount");
-    check(options.device >= 0 && options.device < count, [&] {
-        return Error(
-            "E670",
-            fmt::format("no GPU {} on '{}': it has {}", options.device, host_name(), count),
-            "each rank needs a GPU of its own",
-            "start at most as many ranks on a node as it has GPUs");
-    });
+    check(options.device >= 0 && options.device < count,
+          "E670",
+          fmt::format("no GPU {} on '{}': it has {}", options.device, host_name(), count),
+          "each rank needs a GPU of its own",
+          "start at most as many ranks on a node as it has GPUs");
     check_cuda(cuda, cuda.set_device(options.device), "cudaSetDevice");
     CudaDeviceFacts gpu;
     check_cuda(cuda, cuda.device_facts(options.device, &gpu), "cudaGetDeviceProperties");

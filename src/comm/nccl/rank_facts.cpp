@@ -59,12 +59,11 @@ std::string differences(const std::vector<NcclRankFacts>& facts, ValueOf&& of) {
 void check_versions(const std::vector<NcclRankFacts>& facts) {
     const auto versions = differences(
         facts, [](const NcclRankFacts& rank) { return nccl_version_text(rank.nccl_version); });
-    check(versions.empty(), [&] {
-        return Error("E674",
-                     fmt::format("ranks have different NCCLs: {}", versions),
-                     "different versions cannot communicate",
-                     "name the same file on all nodes with LOCKSTEP_NCCL_LIB");
-    });
+    check(versions.empty(),
+          "E674",
+          fmt::format("ranks have different NCCLs: {}", versions),
+          "different versions cannot communicate",
+          "name the same file on all nodes with LOCKSTEP_NCCL_LIB");
 }
 
 std::string value_of(const NcclRankFacts& rank, const std::string& name) {
@@ -83,13 +82,12 @@ void check_settings(const std::vector<NcclRankFacts>& facts) {
         if (!values.empty())
             differ += fmt::format("{}{} is {}", differ.empty() ? "" : "; ", name, values);
     }
-    check(differ.empty(), [&] {
-        return Error("E675",
-                     fmt::format("ranks have different NCCL settings: {}", differ),
-                     "NCCL would choose different algorithms on different ranks and hang",
-                     "set them in the job script and pass them on (mpirun -x NAME, srun "
-                     "--export=ALL), or in /etc/nccl.conf of all nodes");
-    });
+    check(differ.empty(),
+          "E675",
+          fmt::format("ranks have different NCCL settings: {}", differ),
+          "NCCL would choose different algorithms on different ranks and hang",
+          "set them in the job script and pass them on (mpirun -x NAME, srun "
+          "--export=ALL), or in /etc/nccl.conf of all nodes");
 }
 
 }  // namespace
@@ -100,19 +98,18 @@ void check_gpus_apart(const std::vector<NcclRankFacts>& facts) {
         const NcclRankFacts& mine = facts[rank];
         const auto [first, is_new] =
             taken.try_emplace({mine.host_id, mine.gpu_uuid}, static_cast<int>(rank));
-        check(is_new, [&] {
-            return Error("E673",
-                         fmt::format("ranks {} and {} use the same GPU: {} ({}) of {}",
-                                     first->second,
-                                     rank,
-                                     mine.gpu_uuid,
-                                     mine.gpu_pci,
-                                     mine.host),
-                         "NCCL gives each rank a GPU of its own",
-                         "start at most as many ranks on a node as it has GPUs (mpirun --map-by "
-                         "ppr:N:node, or srun --ntasks-per-node=N --gpus-per-node=N), and leave "
-                         "CUDA_VISIBLE_DEVICES equal on all ranks of a node");
-        });
+        check(is_new,
+              "E673",
+              fmt::format("ranks {} and {} use the same GPU: {} ({}) of {}",
+                          first->second,
+                          rank,
+                          mine.gpu_uuid,
+                          mine.gpu_pci,
+                          mine.host),
+              "NCCL gives each rank a GPU of its own",
+              "start at most as many ranks on a node as it has GPUs (mpirun --map-by "
+              "ppr:N:node, or srun --ntasks-per-node=N --gpus-per-node=N), and leave "
+              "CUDA_VISIBLE_DEVICES equal on all ranks of a node");
     }
 }
 

@@ -48,21 +48,18 @@ LeafRange leaves_of(int rank, int ranks, int virtual_ranks) {
 TreePlan::TreePlan(int virtual_ranks, int ranks, Summation summation)
     : virtual_ranks_(virtual_ranks), ranks_(ranks), summation_(summation) {
     const auto above = std::bit_ceil(static_cast<unsigned>(std::max({virtual_ranks, ranks, 1})));
-    check(virtual_ranks > 0 && std::has_single_bit(static_cast<unsigned>(virtual_ranks)), [&] {
-        return Error("E640",
-                     fmt::format("{} virtual ranks are not a power of two", virtual_ranks),
-                     "they are the leaves of a binary tree, in whose order gradients are summed",
-                     fmt::format("use --virtual-ranks {}", above));
-    });
-    check(ranks > 0 && ranks <= virtual_ranks, [&] {
-        return Error(
-            "E640",
-            fmt::format("{} virtual ranks cannot run on {} ranks", virtual_ranks, ranks),
-            "every rank needs a virtual rank of its own",
-            fmt::format("use at most {} rank(s), or create the run with --virtual-ranks {}",
-                        virtual_ranks,
-                        above));
-    });
+    check(virtual_ranks > 0 && std::has_single_bit(static_cast<unsigned>(virtual_ranks)),
+          "E640",
+          fmt::format("{} virtual ranks are not a power of two", virtual_ranks),
+          "they are the leaves of a binary tree, in whose order gradients are summed",
+          fmt::format("use --virtual-ranks {}", above));
+    check(ranks > 0 && ranks <= virtual_ranks,
+          "E640",
+          fmt::format("{} virtual ranks cannot run on {} ranks", virtual_ranks, ranks),
+          "every rank needs a virtual rank of its own",
+          fmt::format("use at most {} rank(s), or create the run with --virtual-ranks {}",
+                      virtual_ranks,
+                      above));
     for (int rank = 0; rank < ranks; ++rank) add_rank(rank);
     first_of_rank_.push_back(partials_.size());
 

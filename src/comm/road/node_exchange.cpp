@@ -374,12 +374,11 @@ std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
     if (transport == Transport::mpi)
         return make_node_exchange(each_alone(ranks), layout, plan, shards);
     Nodes nodes(ranks, node_by_memory(ranks));
-    check(transport != Transport::shared_memory || nodes.count() == 1, [&] {
-        return Error("E631",
-                     fmt::format("{} ranks on several nodes cannot share memory", ranks.size()),
-                     "--transport shared-memory is given",
-                     "let Lockstep choose the transport, or choose one that works across nodes");
-    });
+    check(transport != Transport::shared_memory || nodes.count() == 1,
+          "E631",
+          fmt::format("{} ranks on several nodes cannot share memory", ranks.size()),
+          "--transport shared-memory is given",
+          "let Lockstep choose the transport, or choose one that works across nodes");
     check_room_everywhere(nodes, layout, plan);
     return make_node_exchange(std::move(nodes), layout, plan, shards);
 }
