@@ -39,12 +39,11 @@ void check_same_tensors(std::span<const TensorMeta> stored,
     for (std::size_t i = 0; i < std::max(stored.size(), wanted.size()); ++i) {
         const std::string has = i < stored.size() ? describe(stored[i]) : "no more tensors";
         const std::string wants = i < wanted.size() ? describe(wanted[i]) : "no more tensors";
-        check(has == wants, [&] {
-            return Error("E304",
-                         fmt::format("checkpoint '{}' does not fit the model", path.string()),
-                         fmt::format("it has {} where the model has {}", has, wants),
-                         "use the model that the run was created with");
-        });
+        check(has == wants,
+              "E304",
+              fmt::format("checkpoint '{}' does not fit the model", path.string()),
+              fmt::format("it has {} where the model has {}", has, wants),
+              "use the model that the run was created with");
     }
 }
 
@@ -189,23 +188,19 @@ Json source_of_run(const TrainSettings& settings, const Json& recorded) {
     Json found = Json::object();
     found["fact"] = then;
     if (has_checkpoint && !then.empty() && is_recorded_source(settings)) return found;
-    check(!settings.from.empty(), [&] {
-        return Error("E105",
-                     "--from is missing",
-                     fmt::format("run '{}' begins with the weights of another, and has no "
-                                 "checkpoint yet",
-                                 settings.run.string()),
-                     "go on with --resume, which knows it");
-    });
+    check(!settings.from.empty(),
+          "E105",
+          "--from is missing",
+          fmt::format("run '{}' begins with the weights of another, and has no checkpoint yet",
+                      settings.run.string()),
+          "go on with --resume, which knows it");
     const RunSource source = run_source(settings.from);
     std::error_code failed;
-    check(!fs::equivalent(source.run, settings.run, failed), [&] {
-        return Error(
-            "E106",
-            fmt::format("--from and --run both name '{}'", source.run.string()),
-            "--from begins another run",
-            fmt::format("give another --run, or go on with it: --resume {}", source.run.string()));
-    });
+    check(!fs::equivalent(source.run, settings.run, failed),
+          "E106",
+          fmt::format("--from and --run both name '{}'", source.run.string()),
+          "--from begins another run",
+          fmt::format("give another --run, or go on with it: --resume {}", source.run.string()));
     static_cast<void>(read_run_record(source.run));
     const fs::path checkpoint = chosen_checkpoint(source.run, source.choice).path;
     const Json made_with = read_checkpoint_state(checkpoint).contract.deciding;
@@ -246,13 +241,11 @@ std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
         if (is_whole(ranks, path))
             return agree(ranks, [&] { return load_from(path, tensors, pieces); });
     }
-    check(names.empty() || step, [&] {
-        return Error(
-            "E303",
-            fmt::format("none of {} checkpoints in '{}' is whole", names.size(), root.string()),
-            "the warnings above give the reasons",
-            "restore one from a copy, or start a new run");
-    });
+    check(names.empty() || step,
+          "E303",
+          fmt::format("none of {} checkpoints in '{}' is whole", names.size(), root.string()),
+          "the warnings above give the reasons",
+          "restore one from a copy, or start a new run");
     return std::nullopt;
 }
 
@@ -270,27 +263,24 @@ InitialWeights settle_initial_weights(const Communicator& ranks,
     });
     if (!resumed.empty()) return {.fact = resumed.substr(1)};
     const std::string mine = agree(ranks, [&] {
-        check(then.empty() || !settings.load_weights.empty(), [&] {
-            return Error(
-                "E105",
-                "--load-weights is missing",
-                fmt::format("run '{}' begins with the weights of a file, and has no checkpoint yet",
-                            settings.run.string()),
-                "give the file with which it was created");
-        });
+        check(then.empty() || !settings.load_weights.empty(),
+              "E105",
+              "--load-weights is missing",
+              fmt::format("run '{}' begins with the weights of a file, and has no checkpoint yet",
+                          settings.run.string()),
+              "give the file with which it was created");
         return settings.load_weights.empty() ? "" : fact_of(settings);
     });
     const std::string roots = ranks.broadcast(mine);
     agree(ranks, [&] {
-        check(mine == roots, [&] {
-            return Error("E605",
-                         fmt::format("ranks have different weights: --load-weights has the digest "
-                                     "{} here and {} on rank 0",
-                                     mine,
-                                     roots),
-                         "the file differs between nodes, or --load-skip or --load-prefix does",
-                         "give a file on a file system that all nodes share, or copy it again");
-        });
+        check(mine == roots,
+              "E605",
+              fmt::format("ranks have different weights: --load-weights has the digest "
+                          "{} here and {} on rank 0",
+                          mine,
+                          roots),
+              "the file differs between nodes, or --load-skip or --load-prefix does",
+              "give a file on a file system that all nodes share, or copy it again");
     });
     return {.fact = mine, .file = settings.load_weights};
 }
@@ -312,12 +302,11 @@ std::vector<MatchedWeights> match_weights(const WeightsFile& file,
         has_prefix = has_prefix || is_longer;
         names.insert(printable(name));
         if (matches_any(patterns, name)) continue;
-        check(stored.try_emplace(name, &tensor).second, [&] {
-            return Error("E304",
-                         fmt::format("'{}' does not fit the model", file.path().string()),
-                         fmt::format("it has '{}' with --load-prefix and without", printable(name)),
-                         "leave one of them out of the file");
-        });
+        check(stored.try_emplace(name, &tensor).second,
+              "E304",
+              fmt::format("'{}' does not fit the model", file.path().string()),
+              fmt::format("it has '{}' with --load-prefix and without", printable(name)),
+              "leave one of them out of the file");
     }
     check(has_prefix, [&] {
         return Error("E107",
