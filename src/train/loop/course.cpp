@@ -357,15 +357,14 @@ bool Saves::can_overlap(const CheckpointPart& part) {
     try {
         agree(parts_.start.ranks, [&] {
             const std::uint64_t left = memory_left();
-            check(bytes * ranks_here <= left, [&] {
-                return Error("E225",
-                             fmt::format("a copy of what a rank writes needs {}, and '{}' has {} "
-                                         "left for {} rank(s)",
-                                         bytes_text(bytes),
-                                         host_name(),
-                                         bytes_text(left),
-                                         ranks_here));
-            });
+            check(bytes * ranks_here <= left,
+                  "E225",
+                  fmt::format("a copy of what a rank writes needs {}, and '{}' has {} "
+                              "left for {} rank(s)",
+                              bytes_text(bytes),
+                              host_name(),
+                              bytes_text(left),
+                              ranks_here));
             threads_ = std::make_unique<SaveThreads>(floats);
         });
     } catch (const AgreedError& refusal) {

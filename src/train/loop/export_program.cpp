@@ -68,15 +68,13 @@ void put_values(const ProgramTensor& tensor, const ExportedTensor& from, Bytes& 
 }
 
 ExportedTensor fixed_tensor(const ProgramFile& program, const ProgramTensor& tensor) {
-    check(tensor.element.exported.has_value(), [&] {
-        return Error("E106",
-                     fmt::format("'{}' is {}, which files of --format safetensors and npz do not "
-                                 "have here",
-                                 tensor.name,
-                                 tensor.element.name),
-                     "it does not learn, and is part of the model's state in Python",
-                     "use --format pt2");
-    });
+    check(tensor.element.exported.has_value(),
+          "E106",
+          fmt::format("'{}' is {}, which files of --format safetensors and npz do not have here",
+                      tensor.name,
+                      tensor.element.name),
+          "it does not learn, and is part of the model's state in Python",
+          "use --format pt2");
     return {.name = tensor.name,
             .element = *tensor.element.exported,
             .shape = tensor.sizes,

@@ -256,21 +256,19 @@ std::vector<std::string> names_of_outputs(const TrainedRun& trained) {
 void check_form(const InferSettings& settings, const TrainedRun& trained) {
     const TaskKind kind = trained.run.settings.task.kind;
     const bool is_formed = settings.form != OutputForm::logits;
-    check(!is_formed || has_classes(kind), [&] {
-        return Error("E106",
-                     "--as probabilities and classes are for runs with classes",
-                     fmt::format("run '{}' predicts numbers", settings.run.string()),
-                     "drop --as");
-    });
+    check(!is_formed || has_classes(kind),
+          "E106",
+          "--as probabilities and classes are for runs with classes",
+          fmt::format("run '{}' predicts numbers", settings.run.string()),
+          "drop --as");
     const bool is_list = kind != TaskKind::segmentation && kind != TaskKind::next_token &&
                          trained.task->output_shape().size() <= 1;
-    check(output_format(settings.outputs) != OutputFormat::csv || is_list, [&] {
-        return Error("E106",
-                     "a CSV has no place for outputs of several dimensions",
-                     fmt::format("the outputs of a sample are [{}]",
-                                 fmt::join(trained.task->output_shape(), ", ")),
-                     "use --out NAME.npy or NAME.h5");
-    });
+    check(output_format(settings.outputs) != OutputFormat::csv || is_list,
+          "E106",
+          "a CSV has no place for outputs of several dimensions",
+          fmt::format("the outputs of a sample are [{}]",
+                      fmt::join(trained.task->output_shape(), ", ")),
+          "use --out NAME.npy or NAME.h5");
 }
 
 OutputLayout layout_of(const InferSettings& settings,

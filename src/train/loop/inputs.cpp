@@ -62,15 +62,14 @@ void split_data(Start& start, Inputs& inputs) {
     inputs.samples = samples_in(data.blocks(), trained_part(start.settings));
     const std::uint64_t tested = data.samples() - inputs.samples;
     agree(start.ranks, [&] {
-        check(inputs.samples > 0 && tested > 0, [&] {
-            return Error("E215",
-                         fmt::format("--split {} leaves {} samples to train on and {} to test on",
-                                     start.settings.split,
-                                     grouped(inputs.samples),
-                                     grouped(tested)),
-                         "a hash of its number decides which part a sample belongs to",
-                         "use another share, or give --test-data");
-        });
+        check(inputs.samples > 0 && tested > 0,
+              "E215",
+              fmt::format("--split {} leaves {} samples to train on and {} to test on",
+                          start.settings.split,
+                          grouped(inputs.samples),
+                          grouped(tested)),
+              "a hash of its number decides which part a sample belongs to",
+              "use another share, or give --test-data");
     });
     start.notes.push_back(
         fmt::format("split {}: {} samples to train on, {} to test on, by a hash of their numbers",
@@ -143,15 +142,13 @@ std::vector<Field> of_file(const Communicator& ranks,
         for (const Field& field : all)
             if (!field.mean.empty()) there.push_back(described(field));
         for (const std::size_t place : places) wanted.push_back(described(index.fields()[place]));
-        check(fields.size() == places.size(), [&] {
-            return Error(
-                "E217",
-                fmt::format("'{}' has no mean and deviation of all inputs", where),
-                fmt::format("it has those of {}; the inputs are {}",
-                            there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", ")),
-                            fmt::join(wanted, ", ")),
-                "give --normalise dataset, which finds them by one pass of the data");
-        });
+        check(fields.size() == places.size(),
+              "E217",
+              fmt::format("'{}' has no mean and deviation of all inputs", where),
+              fmt::format("it has those of {}; the inputs are {}",
+                          there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", ")),
+                          fmt::join(wanted, ", ")),
+              "give --normalise dataset, which finds them by one pass of the data");
     });
     return fields;
 }

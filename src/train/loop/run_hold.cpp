@@ -84,14 +84,13 @@ void wait_for_folder(const RunHold& run) {
     constexpr std::chrono::milliseconds pause(50);
     const fs::path root = fs::absolute(run.paths.root).lexically_normal();
     for (const double begin_s = now_s(); read_incarnation(root) < run.incarnation;) {
-        check(now_s() - begin_s < longest_s, [&] {
-            return Error("E605",
-                         fmt::format("this node has another folder '{}' than rank 0's, or none",
-                                     root.string()),
-                         fmt::format("start {} of the run, which rank 0 began there, is not seen",
-                                     run.incarnation),
-                         "give --run on a file system that all nodes share");
-        });
+        check(
+            now_s() - begin_s < longest_s,
+            "E605",
+            fmt::format("this node has another folder '{}' than rank 0's, or none", root.string()),
+            fmt::format("start {} of the run, which rank 0 began there, is not seen",
+                        run.incarnation),
+            "give --run on a file system that all nodes share");
         std::this_thread::sleep_for(pause);
         std::error_code unseen;
         for (const fs::path& folder : {root.parent_path(), root})

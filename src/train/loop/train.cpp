@@ -119,13 +119,12 @@ void check_batch(const TrainSettings& settings, std::uint64_t samples) {
                         (settings.batch / leaves + 1) * leaves,
                         leaves));
     });
-    check(samples >= static_cast<std::uint64_t>(leaves), [&] {
-        return Error("E215",
-                     fmt::format("{} samples for {} virtual ranks", samples, leaves),
-                     "each needs at least one in a step",
-                     fmt::format("use --virtual-ranks {} or fewer ranks",
-                                 std::bit_floor(std::max<std::uint64_t>(samples, 1))));
-    });
+    check(samples >= static_cast<std::uint64_t>(leaves),
+          "E215",
+          fmt::format("{} samples for {} virtual ranks", samples, leaves),
+          "each needs at least one in a step",
+          fmt::format("use --virtual-ranks {} or fewer ranks",
+                      std::bit_floor(std::max<std::uint64_t>(samples, 1))));
 }
 
 // What the weights that a run begins with learned from, as far as it is known.
@@ -209,16 +208,14 @@ void check_same_settings(const Communicator& ranks, const TrainSettings& setting
     agree(ranks, [&] {
         check_settings(settings);
         for (const auto& [name, value] : mine.items())
-            check(value == roots.value(name, Json()), [&] {
-                return Error(
-                    "E605",
-                    fmt::format("ranks have different settings: {} is {} here and {} on rank 0",
-                                name,
-                                value.dump(),
-                                roots.value(name, Json()).dump()),
-                    "environment variables and files can differ between nodes",
-                    "give settings on the command line, or export them with mpirun -x");
-            });
+            check(value == roots.value(name, Json()),
+                  "E605",
+                  fmt::format("ranks have different settings: {} is {} here and {} on rank 0",
+                              name,
+                              value.dump(),
+                              roots.value(name, Json()).dump()),
+                  "environment variables and files can differ between nodes",
+                  "give settings on the command line, or export them with mpirun -x");
     });
 }
 

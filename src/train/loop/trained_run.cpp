@@ -92,13 +92,11 @@ void check_has_model_file(const RunSettings& run, const std::string& folder) {
     const std::string& name = run.settings.model.name;
     if (source_of(name) == ModelSource::registered) return;
     if (name.starts_with(folder)) return check_model_file(run);
-    check(fs::exists(name), [&] {
-        return Error("E201",
-                     fmt::format("cannot open '{}': there is no such file", name),
-                     "it is the --model of the run, which has no copy of it: an earlier version "
-                     "made it",
-                     "put the file there, or resume the run once where it is");
-    });
+    check(fs::exists(name),
+          "E201",
+          fmt::format("cannot open '{}': there is no such file", name),
+          "it is the --model of the run, which has no copy of it: an earlier version made it",
+          "put the file there, or resume the run once where it is");
 }
 
 // Collective. The side of a sample follows from its number, so it says nothing about other data.
@@ -242,12 +240,11 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
 
 std::string sample_tokens(const SampleSettings& settings, const Communicator& ranks) {
     const TrainedRun trained = open_trained_run(settings.from, ranks);
-    check(trained.run.settings.task.kind == TaskKind::next_token, [&] {
-        return Error("E106",
-                     fmt::format("'{}' predicts no tokens", settings.from.run.string()),
-                     "sampling is for runs of --task next-token",
-                     "use 'lockstep predict'");
-    });
+    check(trained.run.settings.task.kind == TaskKind::next_token,
+          "E106",
+          fmt::format("'{}' predicts no tokens", settings.from.run.string()),
+          "sampling is for runs of --task next-token",
+          "use 'lockstep predict'");
     const DatasetIndex& data = *trained.learned_from;
     const Field& field = data.fields()[data.field_position("tokens")];
     Tokens tokens = tokens_of(settings.prompt, field);
