@@ -102,12 +102,11 @@ Tensor map_means(const Tensor& x) {
 }
 
 void check_sides(const ModelShape& shape, std::int64_t side) {
-    check(shape.height >= side && shape.width >= side, [&] {
-        return Error("E217",
-                     fmt::format("images are {}x{}", shape.height, shape.width),
-                     fmt::format("this model needs at least {}x{}", side, side),
-                     "use --model mlp, or larger images, as by --transform 'resize 32x32'");
-    });
+    check(shape.height >= side && shape.width >= side,
+          "E217",
+          fmt::format("images are {}x{}", shape.height, shape.width),
+          fmt::format("this model needs at least {}x{}", side, side),
+          "use --model mlp, or larger images, as by --transform 'resize 32x32'");
 }
 
 namespace {
@@ -361,33 +360,29 @@ class Gpt : public Layer {
 }  // namespace
 
 std::shared_ptr<Classifier> vit_b_16(const ModelShape& shape, const ModelSettings& settings) {
-    check(shape.height % patch_side == 0 && shape.width % patch_side == 0, [&] {
-        return Error("E217",
-                     fmt::format("images are {}x{}", shape.height, shape.width),
-                     fmt::format("vit_b_16 cuts them into patches of {0}x{0}", patch_side),
-                     "use sides that are multiples of 16, as by --transform 'resize 32x32'");
-    });
+    check(shape.height % patch_side == 0 && shape.width % patch_side == 0,
+          "E217",
+          fmt::format("images are {}x{}", shape.height, shape.width),
+          fmt::format("vit_b_16 cuts them into patches of {0}x{0}", patch_side),
+          "use sides that are multiples of 16, as by --transform 'resize 32x32'");
     return std::make_shared<Vit>(shape, settings);
 }
 
 std::shared_ptr<Layer> gpt(const GptShape& shape, const ModelSettings& settings) {
-    check(shape.heads > 0 && shape.width % shape.heads == 0, [&] {
-        return Error("E217",
-                     fmt::format("{} heads do not divide a width of {}", shape.heads, shape.width),
-                     "all heads of an attention are equally wide",
-                     "use a width that is a multiple of the heads");
-    });
+    check(shape.heads > 0 && shape.width % shape.heads == 0,
+          "E217",
+          fmt::format("{} heads do not divide a width of {}", shape.heads, shape.width),
+          "all heads of an attention are equally wide",
+          "use a width that is a multiple of the heads");
     return std::make_shared<Gpt>(shape, settings);
 }
 
 std::shared_ptr<Classifier> token_decoder(const ModelShape& shape, const ModelSettings& settings) {
-    check(shape.vocabulary > 0, [&] {
-        return Error(
-            "E217",
-            "gpt takes tokens, and the data have none",
-            "it is given whole numbers [n, T]",
-            "pack text with 'lockstep data pack --text' or --tokens, or use another model");
-    });
+    check(shape.vocabulary > 0,
+          "E217",
+          "gpt takes tokens, and the data have none",
+          "it is given whole numbers [n, T]",
+          "pack text with 'lockstep data pack --text' or --tokens, or use another model");
     const auto size = [](std::int64_t given, std::int64_t usual) {
         return given > 0 ? given : usual;
     };

@@ -45,26 +45,23 @@ void check_frozen(const NamedTensor& frozen,
                   const at::Tensor& values,
                   const fs::path& path,
                   const std::string& fix) {
-    check(frozen.tensor.to(torch::kFloat32).equal(values), [&] {
-        return Error(
-            "E304",
-            fmt::format("'{}' does not fit the model", path.string()),
-            frozen.name + (frozen.tensor.requires_grad()
-                               ? " is another name of a weight that has other values in the file"
-                               : " is frozen and has other values in the model's file"),
-            fix);
-    });
+    check(frozen.tensor.to(torch::kFloat32).equal(values),
+          "E304",
+          fmt::format("'{}' does not fit the model", path.string()),
+          frozen.name + (frozen.tensor.requires_grad()
+                             ? " is another name of a weight that has other values in the file"
+                             : " is frozen and has other values in the model's file"),
+          fix);
 }
 
 std::size_t place_of(const std::vector<TensorMeta>& metas, const NamedTensor& wanted) {
     auto found = std::ranges::find(metas, "optimizer.average." + wanted.name, &TensorMeta::name);
     if (found == metas.end()) found = std::ranges::find(metas, wanted.name, &TensorMeta::name);
-    check(found != metas.end() && found->shape == wanted.tensor.sizes().vec(), [&] {
-        return Error("E304",
-                     fmt::format("the checkpoint has no '{}' of the model's shape", wanted.name),
-                     "it is of another model, or of other data",
-                     "use the data that the run was trained on");
-    });
+    check(found != metas.end() && found->shape == wanted.tensor.sizes().vec(),
+          "E304",
+          fmt::format("the checkpoint has no '{}' of the model's shape", wanted.name),
+          "it is of another model, or of other data",
+          "use the data that the run was trained on");
     return static_cast<std::size_t>(found - metas.begin());
 }
 
@@ -110,12 +107,11 @@ std::int64_t read_into(const std::vector<FoundTensor>& found,
             {wanted.place, 0, metas[wanted.place].count(), values.back().data_ptr<float>()});
     }
     const auto state = load_checkpoint(Communicator(), path.parent_path(), metas, pieces, step);
-    check(state.has_value(), [&] {
-        return Error("E303",
-                     fmt::format("checkpoint '{}' is not whole", path.string()),
-                     "the warning above gives the reason",
-                     "use another: 'lockstep ckpt ls RUN' lists them");
-    });
+    check(state.has_value(),
+          "E303",
+          fmt::format("checkpoint '{}' is not whole", path.string()),
+          "the warning above gives the reason",
+          "use another: 'lockstep ckpt ls RUN' lists them");
     for (std::size_t i = 0; i < found.size(); ++i) found[i].tensor.copy_(values[i]);
     return state->step;
 }
@@ -176,12 +172,11 @@ std::string load_from_run(Model& model, const fs::path& checkpoint, const std::s
         find(copies.back());
     }
     check_patterns_match("load-skip", patterns, names, "the model has no tensor");
-    check(misfits.empty() && loaded > 0, [&] {
-        return Error("E304",
-                     fmt::format("checkpoint '{}' does not fit the model", checkpoint.string()),
-                     misfits.empty() ? "--load-skip leaves nothing to load" : names_text(misfits),
-                     way_to_fit(model, lacking, misfits.size()));
-    });
+    check(misfits.empty() && loaded > 0,
+          "E304",
+          fmt::format("checkpoint '{}' does not fit the model", checkpoint.string()),
+          misfits.empty() ? "--load-skip leaves nothing to load" : names_text(misfits),
+          way_to_fit(model, lacking, misfits.size()));
     read_into(found, metas, checkpoint, manifest.state.step);
     for (std::size_t i = 0; i < kept.size(); ++i)
         check_frozen(kept[i],
@@ -215,12 +210,11 @@ std::string load_weights(Model& model,
     const auto matched = match_weights(file, wanted, counters, skip, use, prefix);
     const auto loaded = std::ranges::count_if(
         matched, [&](const MatchedWeights& match) { return match.tensor < loadable; });
-    check(loaded > 0, [&] {
-        return Error("E107",
-                     fmt::format("--load-skip '{}' leaves nothing to load", printable(skip)),
-                     fmt::format("it matches all {} tensors of the model", loadable),
-                     "drop --load-weights and --load-skip, or skip fewer tensors");
-    });
+    check(loaded > 0,
+          "E107",
+          fmt::format("--load-skip '{}' leaves nothing to load", printable(skip)),
+          fmt::format("it matches all {} tensors of the model", loadable),
+          "drop --load-weights and --load-skip, or skip fewer tensors");
     for (const MatchedWeights& match : matched) {
         const NamedTensor& own = tensors[match.tensor];
         const at::Tensor values = torch::empty(own.tensor.sizes());

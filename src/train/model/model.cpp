@@ -53,25 +53,21 @@ Channels channels_of(const ModelSettings& settings, const Channels& usual) {
         const auto count = parse_integer(part);
         channels.push_back(count && *count <= most ? *count : 0);
     }
-    check(channels.size() == usual.size() && std::ranges::min(channels) >= 1, [&] {
-        return Error("E103",
-                     fmt::format("--channels is '{}'", settings.channels),
-                     fmt::format("--model {} takes {} whole number(s) of 1 to {}",
-                                 settings.name,
-                                 usual.size(),
-                                 most),
-                     fmt::format("for example --channels {}", fmt::join(usual, ",")));
-    });
+    check(channels.size() == usual.size() && std::ranges::min(channels) >= 1,
+          "E103",
+          fmt::format("--channels is '{}'", settings.channels),
+          fmt::format(
+              "--model {} takes {} whole number(s) of 1 to {}", settings.name, usual.size(), most),
+          fmt::format("for example --channels {}", fmt::join(usual, ",")));
     return channels;
 }
 
 std::int64_t features_after_two_pools(const ModelShape& shape, std::int64_t channels) {
-    check(shape.height >= 4 && shape.width >= 4, [&] {
-        return Error("E217",
-                     fmt::format("images are {}x{}", shape.height, shape.width),
-                     "this model halves them twice and needs at least 4x4",
-                     "use --model mlp, or larger images");
-    });
+    check(shape.height >= 4 && shape.width >= 4,
+          "E217",
+          fmt::format("images are {}x{}", shape.height, shape.width),
+          "this model halves them twice and needs at least 4x4",
+          "use --model mlp, or larger images");
     return channels * (shape.height / 4) * (shape.width / 4);
 }
 
@@ -248,12 +244,11 @@ std::shared_ptr<Classifier> make_model(const ModelSettings& settings,
                                        std::uint64_t seed) {
     const auto found = registry().find(settings.name);
     const auto names = model_names();
-    check(found != registry().end(), [&] {
-        return Error("E103",
-                     fmt::format("no model '{}'", settings.name),
-                     fmt::format("there are {}", fmt::join(names, ", ")),
-                     did_you_mean(settings.name, names));
-    });
+    check(found != registry().end(),
+          "E103",
+          fmt::format("no model '{}'", settings.name),
+          fmt::format("there are {}", fmt::join(names, ", ")),
+          did_you_mean(settings.name, names));
     torch::manual_seed(CounterRandom(Purpose::initial_weights, {seed}).next() >> 1);
     return found->second ? found->second(shape, settings) : nullptr;
 }
@@ -287,12 +282,11 @@ void freeze_named(Model& model, const std::string& patterns) {
         if (matches_any(wanted, parameter.name)) frozen.insert(parameter.name);
     }
     check_patterns_match("freeze", wanted, learning, "the model has no parameter that learns");
-    check(wanted.empty() || frozen.size() < learning.size(), [&] {
-        return Error("E107",
-                     fmt::format("--freeze '{}' leaves nothing to learn", printable(patterns)),
-                     fmt::format("it matches all {} parameters of the model", learning.size()),
-                     "freeze fewer of them");
-    });
+    check(wanted.empty() || frozen.size() < learning.size(),
+          "E107",
+          fmt::format("--freeze '{}' leaves nothing to learn", printable(patterns)),
+          fmt::format("it matches all {} parameters of the model", learning.size()),
+          "freeze fewer of them");
     model.freeze(frozen);
 }
 

@@ -165,13 +165,11 @@ const at::Tensor& place_of(const NamedTensors& tensors,
         return tensor.sizes() == value.tensor.sizes() ||
                (tensor.numel() == 1 && value.tensor.numel() == 1);
     };
-    check(place != tensors.end() && fits(place->tensor), [&] {
-        return Error(
-            "E304",
-            fmt::format("'{}' has no '{}' of the checkpoint's shape", path.string(), value.name),
-            "the checkpoint is of another model",
-            "use the model that the run was trained with");
-    });
+    check(place != tensors.end() && fits(place->tensor),
+          "E304",
+          fmt::format("'{}' has no '{}' of the checkpoint's shape", path.string(), value.name),
+          "the checkpoint is of another model",
+          "use the model that the run was trained with");
     return place->tensor;
 }
 
@@ -260,21 +258,15 @@ std::unique_ptr<Model> opened(const ModelSettings& settings,
 }  // namespace
 
 void check_plugin(const ModelPlugin& plugin, const fs::path& path) {
-    check(plugin.version == plugin_version, [&] {
-        return unusable(
-            path,
-            fmt::format("it is a plug-in of version {}, not {}", plugin.version, plugin_version),
-            rebuild);
-    });
-    check(std::strcmp(plugin.libtorch, TORCH_VERSION) == 0, [&] {
-        return unusable(
-            path,
-            fmt::format("it was built with LibTorch {}, not {}", plugin.libtorch, TORCH_VERSION),
-            rebuild);
-    });
-    check(plugin.shape_bytes == plugin_shape_bytes, [&] {
-        return unusable(path, "it was built with the headers of another Lockstep", rebuild);
-    });
+    const auto check_is = [&](bool ok, const std::string& why) {
+        check(ok, [&] { return unusable(path, why, rebuild); });
+    };
+    check_is(plugin.version == plugin_version,
+             fmt::format("it is a plug-in of version {}, not {}", plugin.version, plugin_version));
+    check_is(std::strcmp(plugin.libtorch, TORCH_VERSION) == 0,
+             fmt::format("it was built with LibTorch {}, not {}", plugin.libtorch, TORCH_VERSION));
+    check_is(plugin.shape_bytes == plugin_shape_bytes,
+             "it was built with the headers of another Lockstep");
 }
 
 std::unique_ptr<Model> open_model(const ModelSettings& settings,
