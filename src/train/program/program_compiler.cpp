@@ -340,14 +340,12 @@ class ProgramCompiler {
 
     void check_mode() const {
         const bool is_for_evaluation = !off_.empty() && !is_for_training_;
-        check(!is_for_evaluation || mode_ == ProgramMode::as_exported, [&] {
-            return ProgramRefusal(
-                "E250",
-                fmt::format("'{}' was exported for evaluation", printable(path_.string())),
-                fmt::format("its dropout or batch norm is switched off: {}", off_),
-                "call net.train() before torch.export.export(), and export it again; or train it "
-                "as it is with --model-mode as-exported");
-        });
+        check_program(
+            !is_for_evaluation || mode_ == ProgramMode::as_exported,
+            fmt::format("'{}' was exported for evaluation", printable(path_.string())),
+            fmt::format("its dropout or batch norm is switched off: {}", off_),
+            "call net.train() before torch.export.export(), and export it again; or train it "
+            "as it is with --model-mode as-exported");
         check(is_for_evaluation || mode_ == ProgramMode::train, [&] {
             return ProgramRefusal("E107",
                                   "--model-mode as-exported has no effect",

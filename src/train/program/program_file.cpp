@@ -95,15 +95,12 @@ class ProgramReader {
     void check_schema(const Json& model) const {
         const Json& version = model["schema_version"];
         const auto major = version["major"].get<std::int64_t>();
-        check(major == schema, [&] {
-            return ProgramRefusal(
-                "E250",
-                fmt::format("'{}' has version {} of the format of exported programs",
-                            path_.string(),
-                            major),
-                fmt::format("this program reads version {}", schema),
-                "export it with PyTorch 2.9 to 2.15");
-        });
+        check_program(
+            major == schema,
+            fmt::format(
+                "'{}' has version {} of the format of exported programs", path_.string(), major),
+            fmt::format("this program reads version {}", schema),
+            "export it with PyTorch 2.9 to 2.15");
     }
 
     // {"as_tensor": {"name": "x"}}; nullptr: no tensor.
@@ -119,12 +116,10 @@ class ProgramReader {
         const auto named = [&](const char* key) { return about[key].get<std::string>(); };
         if (kind == "user_input") return take_user_input(about["arg"]);
         if (kind == "constant_input") return;
-        check(kind != "custom_obj" && kind != "token", [&] {
-            return ProgramRefusal("E250",
-                                  fmt::format("'{}' needs an object of Python", path_.string()),
-                                  fmt::format("an input of its graph is a {}", kind),
-                                  "write the model with tensors alone, and export it again");
-        });
+        check_program(kind != "custom_obj" && kind != "token",
+                      fmt::format("'{}' needs an object of Python", path_.string()),
+                      fmt::format("an input of its graph is a {}", kind),
+                      "write the model with tensors alone, and export it again");
         ProgramTensor tensor;
         tensor.value = about["arg"]["name"].get<std::string>();
         if (kind == "parameter") {
@@ -187,13 +182,10 @@ class ProgramReader {
         const auto payload = payloads.find(tensor.name);
         check_whole(payload != payloads.end(), "it has no values of '{}'", tensor.name);
         const Json& about = payload->second;
-        check(!about["use_pickle"].get<bool>(), [&] {
-            return ProgramRefusal(
-                "E250",
-                fmt::format("'{}' is kept as a Python object", tensor.name),
-                "only Python can read it; PyTorch does so for subclasses of Tensor",
-                "make it a plain tensor in the model, and export it again");
-        });
+        check_program(!about["use_pickle"].get<bool>(),
+                      fmt::format("'{}' is kept as a Python object", tensor.name),
+                      "only Python can read it; PyTorch does so for subclasses of Tensor",
+                      "make it a plain tensor in the model, and export it again");
         const Json& meta = about["tensor_meta"];
         tensor.element = element_of(meta);
         tensor.learns = tensor.role == ProgramRole::parameter && meta["requires_grad"].get<bool>();
@@ -260,15 +252,13 @@ class ProgramReader {
             tensor.same_as = place->second;
             return;
         }
-        check(!other.learns && !tensor.learns, [&] {
-            return ProgramRefusal(
-                "E250",
-                fmt::format("'{}' and '{}' share memory but not shape", other.name, tensor.name),
-                "weights that learn must be tensors of their own, or the same tensor",
-                fmt::format("register '{}' alone, and write the other as an expression of it in "
-                            "forward()",
-                            other.name));
-        });
+        check_program(
+            !other.learns && !tensor.learns,
+            fmt::format("'{}' and '{}' share memory but not shape", other.name, tensor.name),
+            "weights that learn must be tensors of their own, or the same tensor",
+            fmt::format("register '{}' alone, and write the other as an expression of it in "
+                        "forward()",
+                        other.name));
     }
 
     void take_output(const Json& spec) {
@@ -281,12 +271,10 @@ class ProgramReader {
             if (tensor != nullptr) add_output(tensor->at("name").get<std::string>());
             return;
         }
-        check(kind == "buffer_mutation", [&] {
-            return ProgramRefusal("E250",
-                                  fmt::format("'{}' changes what is no buffer", path_.string()),
-                                  fmt::format("an output of its graph is a {}", kind),
-                                  "change only buffers in place in forward()");
-        });
+        check_program(kind == "buffer_mutation",
+                      fmt::format("'{}' changes what is no buffer", path_.string()),
+                      fmt::format("an output of its graph is a {}", kind),
+                      "change only buffers in place in forward()");
         const auto buffer = about["buffer_name"].get<std::string>();
         const auto place = buffers_.find(buffer);
         check_whole(place != buffers_.end(), "it changes '{}', which it has not", buffer);
@@ -317,29 +305,21 @@ class ProgramReader {
 
     // An output, and inputs of any number of samples.
     void check_interface() {
-        check(!file_.outputs.empty(), [&] {
-            return ProgramRefusal(
-                "E250",
-                fmt::format("forward() of '{}' returns no tensor", path_.string()),
-                "training needs one",
-                "return a tensor from forward(), and export it again");
-        });
-        check(!file_.inputs.empty(), [&] {
-            return ProgramRefusal("E250",
-                                  fmt::format("forward() of '{}' takes no tensor", path_.string()),
-                                  "it must take samples",
-                                  export_line);
-        });
+        check_program(!file_.outputs.empty(),
+                      fmt::format("forward() of '{}' returns no tensor", path_.string()),
+                      "training needs one",
+                      "return a tensor from forward(), and export it again");
+        check_program(!file_.inputs.empty(),
+                      fmt::format("forward() of '{}' takes no tensor", path_.string()),
+                      "it must take samples",
+                      export_line);
         for (const ProgramInput& input : file_.inputs)
-            check(!input.shape.empty() && input.shape.front().is_free(), [&] {
-                return ProgramRefusal(
-                    "E250",
-                    fmt::format("'{}' is for one size of batch", path_.string()),
-                    fmt::format("its input '{}' is {}: the first dimension is fixed",
-                                input.name,
-                                shape_text(input)),
-                    export_line);
-            });
+            check_program(!input.shape.empty() && input.shape.front().is_free(),
+                          fmt::format("'{}' is for one size of batch", path_.string()),
+                          fmt::format("its input '{}' is {}: the first dimension is fixed",
+                                      input.name,
+                                      shape_text(input)),
+                          export_line);
     }
 
     fs::path path_;
@@ -353,6 +333,13 @@ class ProgramReader {
 };
 
 }  // namespace
+
+void check_program(bool ok,
+                   const std::string& what,
+                   const std::string& why,
+                   const std::string& fix) {
+    if (!ok) throw ProgramRefusal("E250", what, why, fix);
+}
 
 ProgramRefusal damaged_program(const fs::path& path, const std::string& why) {
     return {"E250",

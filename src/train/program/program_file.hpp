@@ -23,6 +23,12 @@ class ProgramRefusal : public Error {
     using Error::Error;
 };
 
+/// Throws the ProgramRefusal of these texts unless `ok`; they are made in any case.
+void check_program(bool ok,
+                   const std::string& what,
+                   const std::string& why,
+                   const std::string& fix);
+
 /// Returns the refusal of a file that is damaged, or no archive of torch.export.save().
 ProgramRefusal damaged_program(const fs::path& path, const std::string& why);
 

@@ -25,7 +25,7 @@ double real_of(const Json& json) {
     const auto text = json.get<std::string>();
     if (text == "Infinity") return HUGE_VAL;
     if (text == "-Infinity") return -HUGE_VAL;
-    check(text == "NaN", [&] { return Error("E222", "'" + text + "' is no number", "", ""); });
+    check(text == "NaN", "E222", "'" + text + "' is no number");
     return std::nan("");
 }
 
@@ -193,8 +193,7 @@ std::optional<c10::IValue> constant_argument(const std::string& kind, const Json
 at::ScalarType scalar_type_of(int number) {
     // LibTorch's own numbers plus one, but for bf16, which has those of quantized types before it.
     constexpr int last_alike = static_cast<int>(at::kBool) + 1, bf16 = last_alike + 1;
-    check(number >= 1 && number <= bf16,
-          [&] { return Error("E222", fmt::format("{} is no type of elements", number), "", ""); });
+    check(number >= 1 && number <= bf16, "E222", fmt::format("{} is no type of elements", number));
     return number == bf16 ? at::kBFloat16 : static_cast<at::ScalarType>(number - 1);
 }
 

@@ -44,13 +44,10 @@ std::vector<at::Tensor> tensors_of(const ProgramFile& file) {
             continue;
         }
         const char* const way = way_to_f32(one);
-        check(*way == '\0', [&] {
-            return ProgramRefusal(
-                "E250",
-                fmt::format("'{}' cannot be trained", printable(file.zip.path().string())),
-                fmt::format("parameter '{}' is {}, not f32", one.name, one.element.name),
-                way);
-        });
+        check_program(*way == '\0',
+                      fmt::format("'{}' cannot be trained", printable(file.zip.path().string())),
+                      fmt::format("parameter '{}' is {}, not f32", one.name, one.element.name),
+                      way);
         tensors.push_back(values_of(one, file.zip).set_requires_grad(one.learns));
     }
     return tensors;
