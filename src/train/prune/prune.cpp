@@ -131,12 +131,11 @@ WeightMap weight_map(const Model& model) {
 }
 
 void check_prunable(const std::string& name) {
-    check(!links_of(name).empty(), [&] {
-        return Error("E106",
-                     fmt::format("'{}' cannot be pruned", name),
-                     obstacle(name),
-                     "cnn, cnn-bn and mlp can");
-    });
+    check(!links_of(name).empty(),
+          "E106",
+          fmt::format("'{}' cannot be pruned", name),
+          obstacle(name),
+          "cnn, cnn-bn and mlp can");
 }
 
 std::string channels_in(const std::string& model, const WeightMap& weights) {
