@@ -49,12 +49,11 @@ Error no_gpu_planned() {
 void check_allocator() {
     for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
         const std::string text = Environment().text(name).value_or("");
-        check(text.find("cudaMallocAsync") == text.npos, [&] {
-            return Error("E709",
-                         fmt::format("{} is '{}'", name, text),
-                         "cudaMallocAsync does not say that memory ended, and kernels change there",
-                         "unset it, or name another backend there");
-        });
+        check(text.find("cudaMallocAsync") == text.npos,
+              "E709",
+              fmt::format("{} is '{}'", name, text),
+              "cudaMallocAsync does not say that memory ended, and kernels change there",
+              "unset it, or name another backend there");
     }
 }
 
@@ -72,13 +71,11 @@ void settle_tf32(const Communicator& ranks, const Gpu* gpu, TrainSettings& setti
     }
     if (settings.precision != Precision::tf32) return;
     agree(ranks, [&] {
-        check(obstacle.empty(), [&] {
-            return Error(
-                "E107",
-                "--precision tf32 has no effect here",
-                obstacle,
-                "use --precision fp32 in a new run; one that has tf32 needs GPUs that have it");
-        });
+        check(obstacle.empty(),
+              "E107",
+              "--precision tf32 has no effect here",
+              obstacle,
+              "use --precision fp32 in a new run; one that has tf32 needs GPUs that have it");
     });
     at::globalContext().setAllowTF32CuDNN(true);
     at::globalContext().setAllowTF32CuBLAS(true);

@@ -103,37 +103,34 @@ void check_team(int threads) {
     static const auto set_dynamic = openmp_function<void (*)(int)>("omp_set_dynamic");
     if (set_dynamic) set_dynamic(0);
     const int team = team_size();
-    check(team == threads, [&] {
-        return Error("E706",
-                     fmt::format("OpenMP gives {} of {} threads", team, threads),
-                     limits_text() + "; kernels would leave results unwritten",
-                     "unset it, or use --threads 1 in a new run");
-    });
+    check(team == threads,
+          "E706",
+          fmt::format("OpenMP gives {} of {} threads", team, threads),
+          limits_text() + "; kernels would leave results unwritten",
+          "unset it, or use --threads 1 in a new run");
 }
 
 void check_rounding() {
     volatile float least_normal = std::numeric_limits<float>::min();
     volatile float least = std::numeric_limits<float>::denorm_min();
     const bool keeps_tiny = least_normal / 2 != 0 && least * 2 != 0;
-    check(keeps_tiny && std::fegetround() == FE_TONEAREST, [&] {
-        return Error("E708",
-                     keeps_tiny ? "numbers are not rounded to nearest"
-                                : "numbers below 1.2e-38 are flushed to zero",
-                     "a library in this process changed how the processor computes; those compiled "
-                     "with -ffast-math do when they are loaded",
-                     "check LD_PRELOAD and the libraries that the program was linked with");
-    });
+    check(keeps_tiny && std::fegetround() == FE_TONEAREST,
+          "E708",
+          keeps_tiny ? "numbers are not rounded to nearest"
+                     : "numbers below 1.2e-38 are flushed to zero",
+          "a library in this process changed how the processor computes; those compiled "
+          "with -ffast-math do when they are loaded",
+          "check LD_PRELOAD and the libraries that the program was linked with");
 }
 
 // The C library chooses its kernels before main().
 void check_tunables() {
-    const auto tunables = Environment().text("GLIBC_TUNABLES");
-    check(!tunables || tunables->find("glibc.cpu") == tunables->npos, [&] {
-        return Error("E709",
-                     fmt::format("GLIBC_TUNABLES is '{}'", *tunables),
-                     "it chooses the C library's kernels, whose last bits differ",
-                     "unset GLIBC_TUNABLES");
-    });
+    const std::string tunables = Environment().text("GLIBC_TUNABLES").value_or("");
+    check(tunables.find("glibc.cpu") == tunables.npos,
+          "E709",
+          fmt::format("GLIBC_TUNABLES is '{}'", tunables),
+          "it chooses the C library's kernels, whose last bits differ",
+          "unset GLIBC_TUNABLES");
 }
 
 // MKL's conditional numerical reproducibility; "COMPATIBLE" is the one that every x86 has. STRICT:
@@ -151,16 +148,14 @@ InstructionSet agree_instruction_set(const Communicator& ranks,
     ranks.all_reduce_max(std::span(&least, 1));
     if (!wanted) return std::min(static_cast<InstructionSet>(-least), most_useful(settings));
     agree(ranks, [&] {
-        check(*wanted <= mine, [&] {
-            return Error("E702",
-                         fmt::format("this processor lacks {}", instruction_set_name(*wanted)),
-                         fmt::format("it has {}; the run's bits are tied to {}",
-                                     instruction_set_name(mine),
-                                     instruction_set_name(*wanted)),
-                         "use nodes that have it (sbatch --constraint), or create the run anew "
-                         "with --isa " +
-                             std::string(instruction_set_name(mine)));
-        });
+        check(*wanted <= mine,
+              "E702",
+              fmt::format("this processor lacks {}", instruction_set_name(*wanted)),
+              fmt::format("it has {}; the run's bits are tied to {}",
+                          instruction_set_name(mine),
+                          instruction_set_name(*wanted)),
+              "use nodes that have it (sbatch --constraint), or create the run anew with --isa " +
+                  std::string(instruction_set_name(mine)));
     });
     return *wanted;
 }
@@ -180,14 +175,11 @@ void set_compute_threads(int threads, InstructionSet level) {
     std::ranges::transform(chosen, chosen.begin(), [](char c) {
         return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     });
-    check(chosen == aten_capability(level), [&] {
-        return Error(
-            "E700",
-            fmt::format(
-                "ATen computes with '{}', the run with '{}'", chosen, aten_capability(level)),
-            "it was initialised before the ranks agreed",
-            "please report this");
-    });
+    check(chosen == aten_capability(level),
+          "E700",
+          fmt::format("ATen computes with '{}', the run with '{}'", chosen, aten_capability(level)),
+          "it was initialised before the ranks agreed",
+          "please report this");
 }
 
 // With a warning for each that had a value.

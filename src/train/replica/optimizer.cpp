@@ -161,12 +161,11 @@ std::vector<std::pair<std::string, double>> name_factors(const std::string& list
         const auto at = part.rfind('=');
         const auto factor =
             at == part.npos ? std::nullopt : parse_real(std::string_view(part).substr(at + 1));
-        check(factor && at > 0 && std::isfinite(*factor) && *factor >= 0, [&] {
-            return Error("E103",
-                         fmt::format("--lr-group has '{}'", printable(part)),
-                         "each part is a pattern for names, '=', and a factor of at least 0",
-                         "for example --lr-group 'fc1.*=0.1'");
-        });
+        check(factor && at > 0 && std::isfinite(*factor) && *factor >= 0,
+              "E103",
+              fmt::format("--lr-group has '{}'", printable(part)),
+              "each part is a pattern for names, '=', and a factor of at least 0",
+              "for example --lr-group 'fc1.*=0.1'");
         found.emplace_back(part.substr(0, at), *factor);
     }
     return found;

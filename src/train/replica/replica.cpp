@@ -621,8 +621,7 @@ void Replica::start(const Counters& counters) {
     for (std::size_t i = 0; i < counters_.size(); ++i) {
         const std::string& name = parts_.layout->counters()[i].name;
         const auto found = counters.find(name);
-        check(found != counters.end(),
-              [&] { return Error("E304", "the checkpoint lacks counter '" + name + "'"); });
+        check(found != counters.end(), "E304", "the checkpoint lacks counter '" + name + "'");
         at_start_[i] = found->second;
     }
     for (std::size_t i = 0; i < missed_.size(); ++i) {
