@@ -93,13 +93,11 @@ void check_gradient(const Model& model, const NamedTensors& outputs) {
 
 // Ranks sum gradients as dense vectors.
 void check_dense(const NamedTensor& parameter) {
-    check(parameter.tensor.grad().layout() == at::kStrided, [&] {
-        return Error("E250",
-                     fmt::format("the gradient of parameter '{}' is sparse", parameter.name),
-                     "ranks sum dense gradients only",
-                     "leave out sparse(true) (Python: sparse=True) where the model makes its "
-                     "embedding");
-    });
+    check(parameter.tensor.grad().layout() == at::kStrided,
+          "E250",
+          fmt::format("the gradient of parameter '{}' is sparse", parameter.name),
+          "ranks sum dense gradients only",
+          "leave out sparse(true) (Python: sparse=True) where the model makes its embedding");
 }
 
 std::string fix_of_output(const Model& model, const Task& task) {
@@ -125,16 +123,14 @@ void check_output_shape(const Model& model,
     std::vector<std::int64_t> wanted = task.output_shape();
     wanted.insert(wanted.begin(), rows);
     const at::IntArrayRef found = outputs.front().tensor.sizes();
-    check(found == at::IntArrayRef(wanted), [&] {
-        return Error(
-            "E217",
-            "the model is not for this task",
-            fmt::format("its output for {} sample(s) is [{}], the task's targets need [{}]",
-                        rows,
-                        fmt::join(found, ", "),
-                        fmt::join(wanted, ", ")),
-            fix_of_output(model, task));
-    });
+    check(found == at::IntArrayRef(wanted),
+          "E217",
+          "the model is not for this task",
+          fmt::format("its output for {} sample(s) is [{}], the task's targets need [{}]",
+                      rows,
+                      fmt::join(found, ", "),
+                      fmt::join(wanted, ", ")),
+          fix_of_output(model, task));
 }
 
 at::Tensor blank_loss(Model& model, const Task& task, const ModelShape& shape, std::int64_t rows) {
