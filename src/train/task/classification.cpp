@@ -338,12 +338,11 @@ class Segmentation : public FieldTask {
           moved_(pipeline.output_shape({any_channels,
                                         static_cast<int>(field_.shape[0]),
                                         static_cast<int>(field_.shape[1])})) {
-        check(outputs() <= most_classes, [&] {
-            return Error("E217",
-                         fmt::format("masks have {} classes", outputs()),
-                         fmt::format("segmentation supports at most {}", most_classes),
-                         "number the classes of the masks from 0 on");
-        });
+        check(outputs() <= most_classes,
+              "E217",
+              fmt::format("masks have {} classes", outputs()),
+              fmt::format("segmentation supports at most {}", most_classes),
+              "number the classes of the masks from 0 on");
     }
 
     std::vector<std::int64_t> output_shape() const override {

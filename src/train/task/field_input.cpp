@@ -164,12 +164,11 @@ class TokenInput : public RawInput {
   public:
     /// Errors: E217 if there is no room for two, E248 if `pipeline` does more than normalise.
     TokenInput(const Field& field, const TransformPipeline& pipeline) : RawInput(field) {
-        check(field.shape.size() == 1 && field.shape[0] > 1, [&] {
-            return Error("E217",
-                         fmt::format("'{}' has no sequences of two tokens or more", field.name),
-                         "a sample is [T + 1]: T tokens, and the one that follows",
-                         "pack them with 'lockstep data pack --text' or --tokens");
-        });
+        check(field.shape.size() == 1 && field.shape[0] > 1,
+              "E217",
+              fmt::format("'{}' has no sequences of two tokens or more", field.name),
+              "a sample is [T + 1]: T tokens, and the one that follows",
+              "pack them with 'lockstep data pack --text' or --tokens");
         check_untransformed(
             pipeline, fmt::format("field '{}' holds tokens", field.name), "drop --transform");
     }
@@ -324,13 +323,12 @@ std::unique_ptr<FieldInput> make_image_input(const Field& field,
     const bool is_asked = std::ranges::any_of(pipeline.ops(), [](const TransformOp& op) {
         return op.kind == TransformKind::normalise && op.statistics == Statistics::imagenet;
     });
-    check(field.type == ElementType::u8 || is_real(field.type) || !is_asked, [&] {
-        return Error("E248",
-                     fmt::format("'{}' does not go with {}", pipeline.text(), field.name),
-                     fmt::format("ImageNet's statistics are of values 0 to 1, and these are {}",
-                                 element_name(field.type)),
-                     "drop imagenet: 'normalise' takes the data's own mean and deviation");
-    });
+    check(field.type == ElementType::u8 || is_real(field.type) || !is_asked,
+          "E248",
+          fmt::format("'{}' does not go with {}", pipeline.text(), field.name),
+          fmt::format("ImageNet's statistics are of values 0 to 1, and these are {}",
+                      element_name(field.type)),
+          "drop imagenet: 'normalise' takes the data's own mean and deviation");
     return std::make_unique<ImageInput>(field, pipeline, statistics);
 }
 

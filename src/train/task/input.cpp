@@ -99,15 +99,13 @@ std::vector<std::string> possible_inputs(std::span<const std::string> wanted,
 // What a model compares itself is not renumbered.
 void check_same_classes(const DatasetIndex& index, const Field& field, const Field& trained) {
     const auto &here = field.class_names, &there = trained.class_names;
-    check(here == there || here.empty() || there.empty(), [&] {
-        return Error("E217",
-                     fmt::format("'{}' of data set '{}' has other classes than in the training "
-                                 "data",
-                                 field.name,
-                                 index.place()),
-                     "--task program gives their numbers to the model as they are",
-                     "pack both with the same classes in the same order");
-    });
+    check(here == there || here.empty() || there.empty(),
+          "E217",
+          fmt::format("'{}' of data set '{}' has other classes than in the training data",
+                      field.name,
+                      index.place()),
+          "--task program gives their numbers to the model as they are",
+          "pack both with the same classes in the same order");
 }
 
 InputShape shape_of(const Field& field, const FieldInput& input, bool is_raw) {
@@ -138,12 +136,11 @@ std::vector<std::size_t> input_places(const DatasetIndex& index, const std::stri
     for (const std::string& name : split(names.empty() ? first_input(index) : names, ',')) {
         places.push_back(index.field_position(name));
         check_dimensions(index, places.back(), volume_dimensions, "a model is given");
-        check(std::ranges::count(places, places.back()) == 1, [&] {
-            return Error("E217",
-                         fmt::format("--inputs names '{}' twice", name),
-                         "a model is given each field once",
-                         "name it once");
-        });
+        check(std::ranges::count(places, places.back()) == 1,
+              "E217",
+              fmt::format("--inputs names '{}' twice", name),
+              "a model is given each field once",
+              "name it once");
     }
     return places;
 }
@@ -195,13 +192,11 @@ void check_input_count(std::span<const std::string> wanted,
     if (wanted.empty()) return;
     for (std::size_t i = 0; i < given && wanted.size() == given; ++i) {
         const std::string& name = index.fields()[places[i]].name;
-        check(name == wanted[i] || std::ranges::find(wanted, name) == wanted.end(), [&] {
-            return Error(
-                "E217",
-                fmt::format("field '{}' would become argument '{}' of the model", name, wanted[i]),
-                "it has an argument of the field's name",
-                fmt::format("give --inputs {}", fmt::join(wanted, " --inputs ")));
-        });
+        check(name == wanted[i] || std::ranges::find(wanted, name) == wanted.end(),
+              "E217",
+              fmt::format("field '{}' would become argument '{}' of the model", name, wanted[i]),
+              "it has an argument of the field's name",
+              fmt::format("give --inputs {}", fmt::join(wanted, " --inputs ")));
     }
     if (wanted.size() == given) return;
     const std::vector<std::string> fields = possible_inputs(wanted, index, settings.task.kind);

@@ -34,14 +34,12 @@ std::vector<GivenStatistics> given_statistics(const std::string& text) {
         const bool is_whole = equals != item.npos && slash != item.npos;
         const auto mean = parse_real(is_whole ? item.substr(equals + 1, slash - equals - 1) : "");
         const auto deviation = parse_real(is_whole ? item.substr(slash + 1) : "");
-        check(mean && deviation && std::isfinite(*mean) && *deviation > 0, [&] {
-            return Error(
-                "E103",
-                fmt::format("--normalise is '{}'", printable(text)),
-                "it must be auto, none, required, dataset, FIELD=MEAN/DEVIATION for each field, or "
-                "a file with mean and deviation",
-                "for example --normalise features=101325/300");
-        });
+        check(mean && deviation && std::isfinite(*mean) && *deviation > 0,
+              "E103",
+              fmt::format("--normalise is '{}'", printable(text)),
+              "it must be auto, none, required, dataset, FIELD=MEAN/DEVIATION for each field, or "
+              "a file with mean and deviation",
+              "for example --normalise features=101325/300");
         all.push_back({item.substr(0, equals), *mean, *deviation});
     }
     return all;
@@ -171,13 +169,12 @@ void check_normalises(const TrainSettings& settings,
         names.push_back(numbers.back().name);
     }
     for (const GivenStatistics& given : given_statistics(settings.normalise))
-        check(std::ranges::find(names, given.field) != names.end(), [&] {
-            return Error("E103",
-                         fmt::format("--normalise names '{}', which is no input of numbers",
-                                     printable(given.field)),
-                         fmt::format("those are {}", fmt::join(names, ", ")),
-                         "give one of these");
-        });
+        check(std::ranges::find(names, given.field) != names.end(),
+              "E103",
+              fmt::format("--normalise names '{}', which is no input of numbers",
+                          printable(given.field)),
+              fmt::format("those are {}", fmt::join(names, ", ")),
+              "give one of these");
     const bool is_asked = TransformPipeline::is_asked_to_normalise(transform);
     if (!is_asked && settings.normalise == "auto") return;
     const auto fail = [&](const std::string& field,

@@ -241,12 +241,11 @@ class Regression : public FieldTask {
           middle_(targets.mean.empty() ? torch::zeros({1}, torch::kFloat64)
                                        : torch::tensor(targets.mean, torch::kFloat64)) {
         if (!settings.scales_targets) return;
-        check(!targets.mean.empty(), [] {
-            return Error("E248",
-                         "--scale-targets would do nothing",
-                         "the data set has no finite mean and deviation of 'targets'",
-                         "give --normalise dataset, which finds them, or drop --scale-targets");
-        });
+        check(!targets.mean.empty(),
+              "E248",
+              "--scale-targets would do nothing",
+              "the data set has no finite mean and deviation of 'targets'",
+              "give --normalise dataset, which finds them, or drop --scale-targets");
         std::vector<double> divisors = targets.std;
         std::ranges::replace(divisors, 0.0, 1.0);  // all are equal
         deviation_ = torch::tensor(divisors, torch::kFloat64);

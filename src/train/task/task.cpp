@@ -156,24 +156,21 @@ std::vector<TaskKind> fitting_tasks(const DatasetIndex& data) {
 
 // Only labels are mixed.
 void check_transform(TaskKind kind, const TransformPipeline& pipeline) {
-    check(kind == TaskKind::classification || !pipeline.mixes_labels(), [&] {
-        return Error(
-            "E248",
-            fmt::format("'{}' does not go with {}", pipeline.text(), target_rule(kind).task),
-            "samples are mixed by their classes",
-            "drop --transform, or its mixing");
-    });
+    check(kind == TaskKind::classification || !pipeline.mixes_labels(),
+          "E248",
+          fmt::format("'{}' does not go with {}", pipeline.text(), target_rule(kind).task),
+          "samples are mixed by their classes",
+          "drop --transform, or its mixing");
 }
 
 std::unique_ptr<Task> task_of_program(const TrainSettings& settings,
                                       const TransformPipeline& pipeline) {
     const std::string& model = settings.model.name;
-    check(source_of(model) != ModelSource::script && find_built_in(model) == nullptr, [&] {
-        return Error("E106",
-                     fmt::format("--task program does not go with --model {}", model),
-                     "only a program of torch.export or a class of your own returns its own loss",
-                     "use --model FILE.pt2, or a plug-in whose class has forward_named()");
-    });
+    check(source_of(model) != ModelSource::script && find_built_in(model) == nullptr,
+          "E106",
+          fmt::format("--task program does not go with --model {}", model),
+          "only a program of torch.export or a class of your own returns its own loss",
+          "use --model FILE.pt2, or a plug-in whose class has forward_named()");
     check_transform(TaskKind::program, pipeline);
     return make_program_task();
 }
@@ -253,17 +250,15 @@ FieldTask::FieldTask(TaskKind kind, Field field, std::int64_t ignored)
 void FieldTask::check_test_data(const DatasetIndex& test) const {
     // Files of others may have it: field_position() says how to name it.
     const bool may_have = test.manifest().kind == ManifestKind::foreign;
-    check(may_have || has_field(test, rule_.field), [&] {
-        return Error(
-            "E207",
-            fmt::format(
-                "data set '{}' has no '{}' to compare outputs with", test.place(), rule_.field),
-            "",
-            fmt::format("give data with '{}', or write the outputs alone: lockstep "
-                        "predict RUN --data {} --out FILE",
-                        rule_.field,
-                        shell_word(test.place())));
-    });
+    check(
+        may_have || has_field(test, rule_.field),
+        "E207",
+        fmt::format("data set '{}' has no '{}' to compare outputs with", test.place(), rule_.field),
+        "",
+        fmt::format("give data with '{}', or write the outputs alone: lockstep "
+                    "predict RUN --data {} --out FILE",
+                    rule_.field,
+                    shell_word(test.place())));
     const Field tested = without_void(target_field(test, rule_), ignored_);
     check(tested.shape == field_.shape, [&] {
         return other_data(test.place(), fmt::format("{} have another shape", rule_.field));
@@ -298,13 +293,12 @@ std::string FieldTask::classes_text() const {
 
 std::string FieldTask::class_warning() const {
     if (rule_.holds != Holds::classes) return "";
-    check(field_.classes() > 1, [&] {
-        return Error("E217",
-                     fmt::format("'{}' has one class only, 0", field_.name),
-                     "there is nothing to learn: each output is right, and the loss is 0",
-                     "give data of at least two classes; 'lockstep data pack --classes N' declares "
-                     "classes that these data do not have");
-    });
+    check(field_.classes() > 1,
+          "E217",
+          fmt::format("'{}' has one class only, 0", field_.name),
+          "there is nothing to learn: each output is right, and the loss is 0",
+          "give data of at least two classes; 'lockstep data pack --classes N' declares "
+          "classes that these data do not have");
     check_class_numbers(field_);
     return unused_classes_text(field_);
 }
