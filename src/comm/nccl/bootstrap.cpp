@@ -20,14 +20,15 @@ std::vector<std::string> gather_all(Bootstrap& bootstrap,
         if (!text) missing.push_back(rank);
         all.push_back(text.value_or(""));
     }
-    check(missing.empty(),
-          "E630",
-          fmt::format("{} did not come to '{}' within {}",
-                      ranks_text(missing),
-                      purpose,
-                      duration_text(deadline_s)),
-          "it ended, hangs, or is much slower than the others",
-          "its own log says what it was doing");
+    check(missing.empty(), [&] {
+        return Error("E630",
+                     fmt::format("{} did not come to '{}' within {}",
+                                 ranks_text(missing),
+                                 purpose,
+                                 duration_text(deadline_s)),
+                     "it ended, hangs, or is much slower than the others",
+                     "its own log says what it was doing");
+    });
     return all;
 }
 
