@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -64,37 +65,6 @@ std::string filters_text(const JobPart& part) {
     return fmt::format("{}{}", filters.empty() ? "" : " ", fmt::join(filters, " and "));
 }
 
-// Nodes by name, and those that are left.
-void check_choice(const JobPart& part,
-                  const SlurmPartition& partition,
-                  const SlurmFacts& facts,
-                  const std::vector<NodeGroup>& groups,
-                  std::vector<Misfit>& found) {
-    if (groups.empty())
-        found.push_back(
-            {.code = part.excluded.empty() ? "E542" : "E543",
-             .what = fmt::format("no node of '{}' is left{}", partition.name, filters_text(part)),
-             .why = fmt::format("it has {} nodes", partition.total_nodes),
-             .fix = part.excluded.empty() ? "drop --constraint" : "shorten --exclude"});
-    const auto is_in = [&](const std::string& name) {
-        return std::ranges::any_of(facts.groups, [&](const NodeGroup& group) {
-            return group.partition == partition.name && std::ranges::count(group.names, name) > 0;
-        });
-    };
-    for (const std::string& name : part.required)
-        if (!is_in(name))
-            found.push_back({.code = "E543",
-                             .what = fmt::format("node '{}' is wanted", name),
-                             .why = fmt::format("it is not in partition '{}'", partition.name)});
-    const auto required = static_cast<std::int64_t>(part.required.size());
-    if (part.most_nodes && required > *part.most_nodes)
-        found.push_back(
-            {.code = "E543",
-             .what = fmt::format("{} nodes are requested", *part.most_nodes),
-             .why = fmt::format("--nodelist names {}, and a job gets them all", required),
-             .fix = fmt::format("--nodes {}", required)});
-}
-
 std::int64_t most_cpus(const NodeGroup& group, const SlurmPartition& partition) {
     return std::min(group.cpus, partition.most_node_cpus.value_or(group.cpus));
 }
@@ -107,169 +77,8 @@ std::int64_t node_cpus(const JobPart& part) {
     return part.node_tasks.value_or(1) * part.task_cpus;
 }
 
-// The largest `amount` over the groups.
-template <class Amount>
-std::int64_t largest(const std::vector<NodeGroup>& groups, Amount&& amount) {
-    std::int64_t most = 0;
-    for (const NodeGroup& group : groups) most = std::max(most, amount(group));
-    return most;
-}
-
-/// The most GPUs of a node, by type.
-std::map<std::string, std::int64_t> gpu_types(const std::vector<NodeGroup>& groups) {
-    std::map<std::string, std::int64_t> types;
-    for (const NodeGroup& group : groups)
-        for (const auto& [type, count] : group.gpus)
-            if (count > 0) types[type] = std::max(types[type], count);
-    return types;
-}
-
 std::string gpus_text(const std::string& type, std::int64_t count) {
     return type.empty() ? fmt::format("{}", count) : fmt::format("{}:{}", type, count);
-}
-
-void check_gpus_of_node(const JobPart& part,
-                        const SlurmPartition& partition,
-                        const std::vector<NodeGroup>& groups,
-                        std::vector<Misfit>& found) {
-    const auto most = largest(groups, [&](auto& group) { return group.gpus_of(part.gpu_type); });
-    if (part.node_gpus <= most) return;
-    std::vector<std::string> there;
-    for (const auto& [type, count] : gpu_types(groups)) there.push_back(gpus_text(type, count));
-    std::string fix;
-    if (most > 0)
-        fix = "--gpus-per-node " + gpus_text(part.gpu_type, most);
-    else if (!there.empty())
-        fix = "--gpus-per-node " + there.front();
-    found.push_back({.code = "E527",
-                     .what = fmt::format(
-                         "{} GPUs per node are requested{}",
-                         part.node_gpus,
-                         part.gpu_type.empty() ? "" : fmt::format(" of type '{}'", part.gpu_type)),
-                     .why = there.empty() ? fmt::format("nodes of '{}' have none", partition.name)
-                                          : fmt::format("nodes of '{}' have {}",
-                                                        partition.name,
-                                                        fmt::join(there, " or ")),
-                     .fix = fix});
-}
-
-void check_node_shape(const JobPart& part,
-                      const SlurmPartition& partition,
-                      const std::vector<NodeGroup>& groups,
-                      std::vector<Misfit>& found) {
-    const auto cpus = largest(groups, [&](auto& group) { return most_cpus(group, partition); });
-    if (node_cpus(part) > cpus)
-        found.push_back(
-            {.code = "E536",
-             .what = fmt::format("{} CPUs of a node are requested: {} tasks of {}",
-                                 node_cpus(part),
-                                 part.node_tasks.value_or(1),
-                                 part.task_cpus),
-             .why = fmt::format("the largest node of '{}' has {}", partition.name, cpus),
-             .fix = part.task_cpus <= cpus
-                        ? fmt::format("--ntasks-per-node {}", cpus / part.task_cpus)
-                        : fmt::format("--ntasks-per-node 1 --cpus-per-task {}", cpus)});
-    check_gpus_of_node(part, partition, groups, found);
-    const auto memory = largest(groups, [&](auto& group) { return most_memory(group, partition); });
-    if (part.node_memory_mb > memory)
-        found.push_back(
-            {.code = "E528",
-             .what = fmt::format("{} MB of memory per node are requested", part.node_memory_mb),
-             .why = fmt::format("the largest node of '{}' has {} MB", partition.name, memory),
-             .fix = fmt::format("--mem {}M", memory)});
-}
-
-void check_node_count(const JobPart& part,
-                      const SlurmPartition& partition,
-                      const std::vector<NodeGroup>& groups,
-                      std::vector<Misfit>& found) {
-    std::int64_t nodes = 0;
-    bool is_drained = true;
-    for (const NodeGroup& group : groups) {
-        if (!can_hold(group, partition, part)) continue;
-        nodes += group.nodes;
-        is_drained = is_drained && group.state.starts_with("drain");
-    }
-    if (nodes > 0 && is_drained)
-        found.push_back(
-            {.code = "E524",
-             .what = fmt::format("only drained nodes are left{}", filters_text(part)),
-             .why = "an administrator has taken them out of use ('sinfo -R' says why)",
-             .fix = part.excluded.empty() ? "submit it when they are back" : "shorten --exclude"});
-    // Each is there, but not on one node.
-    if (nodes == 0 && found.empty())
-        found.push_back({.code = "E524",
-                         .what = "CPUs, GPUs and memory of different nodes are requested",
-                         .why = fmt::format("no node of '{}' has all of them", partition.name),
-                         .fix = "less of --ntasks-per-node, --gpus-per-node or --mem"});
-    const std::int64_t most = std::min(nodes, partition.most_nodes.value_or(nodes));
-    if (part.node_count() > most && most > 0)
-        found.push_back(
-            {.code = "E524",
-             .what = fmt::format("{} nodes are requested", part.node_count()),
-             .why =
-                 most < nodes
-                     ? fmt::format("'{}' gives a job at most {}", partition.name, most)
-                     : fmt::format(
-                           "'{}' has {} such nodes{}", partition.name, nodes, filters_text(part)),
-             .fix = fmt::format("--nodes {}", most)});
-    const std::int64_t asked = part.most_nodes.value_or(partition.least_nodes);
-    if (asked < partition.least_nodes)
-        found.push_back({.code = "E524",
-                         .what = fmt::format("{} nodes are requested", asked),
-                         .why = fmt::format(
-                             "'{}' gives a job at least {}", partition.name, partition.least_nodes),
-                         .fix = fmt::format("--nodes {}", partition.least_nodes)});
-}
-
-// All tasks of a part on the nodes that it may have.
-void check_tasks(const JobPart& part,
-                 const SlurmPartition& partition,
-                 std::vector<NodeGroup> groups,
-                 std::vector<Misfit>& found) {
-    if (!part.tasks) return;
-    std::ranges::sort(groups, std::greater{}, &NodeGroup::cpus);
-    const std::int64_t most_nodes =
-        part.most_nodes.value_or(partition.most_nodes.value_or(1 << 30));
-    std::int64_t left = most_nodes, room = 0;
-    for (const NodeGroup& group : groups) {
-        if (!can_hold(group, partition, part)) continue;
-        const auto by_cpus = most_cpus(group, partition) / part.task_cpus;
-        room += std::min(left, group.nodes) * std::min(by_cpus, part.node_tasks.value_or(by_cpus));
-        left -= std::min(left, group.nodes);
-    }
-    if (room > 0 && *part.tasks > room)
-        found.push_back(
-            {.code = "E536",
-             .what = fmt::format("{} tasks are requested", *part.tasks),
-             .why = fmt::format("'{}' has room for {} tasks with {} CPU(s) each on {} node(s)",
-                                partition.name,
-                                room,
-                                part.task_cpus,
-                                most_nodes - left),
-             .fix = fmt::format("--ntasks {}", room)});
-}
-
-void check_state(const SlurmPartition& partition, std::vector<Misfit>& found) {
-    if (partition.state == "UP" && partition.total_nodes > 0) return;
-    found.push_back({.code = "E535",
-                     .what = fmt::format("partition '{}' starts no jobs", partition.name),
-                     .why = partition.total_nodes == 0
-                                ? "it has no nodes"
-                                : fmt::format("its state is {}", partition.state)});
-}
-
-void check_time(const JobPart& part, const SlurmPartition& partition, std::vector<Misfit>& found) {
-    if (!part.seconds || !partition.most_seconds || *part.seconds <= *partition.most_seconds)
-        return;
-    const auto most = slurm_time_text(*partition.most_seconds);
-    found.push_back(
-        {.code = "E525",
-         .what = *part.seconds == endless_s
-                     ? "no limit of time is requested"
-                     : fmt::format("a time of {} is requested", slurm_time_text(*part.seconds)),
-         .why = fmt::format("'{}' allows {}", partition.name, most),
-         .fix = fmt::format("--time {} (a run that is longer requeues itself and goes on)", most)});
 }
 
 // Rules of a partition about names: accounts, or qualities of service.
@@ -289,24 +98,191 @@ struct Admission {
     }
 };
 
-void check_names(const JobRequest& request,
-                 const SlurmPartition& partition,
-                 std::vector<Misfit>& found) {
-    const Admission accounts{partition.accounts, partition.denied_accounts};
-    if (const auto& name = request.account; !name.empty() && !accounts.admits(name))
-        found.push_back(
-            {.code = "E533",
-             .what = fmt::format("account '{}' may not use partition '{}'", name, partition.name),
-             .why = accounts.why(name),
-             .fix = accounts.fix(name, "--account")});
-    const Admission qos{partition.qos, partition.denied_qos};
-    if (const auto& name = request.qos; !name.empty() && !qos.admits(name))
-        found.push_back({.code = "E545",
-                         .what = fmt::format(
-                             "QOS '{}' may not be used in partition '{}'", name, partition.name),
-                         .why = qos.why(name),
-                         .fix = qos.fix(name, "--qos")});
-}
+/// A part of a job beside one partition, and the reasons found so far why they do not fit.
+struct Fitting {
+    const JobPart& part;
+    const SlurmPartition& partition;
+    std::vector<NodeGroup> groups;  ///< groups_of() them
+    std::vector<Misfit> found{};
+
+    void add(std::string code, std::string what, std::string why, std::string fix = "") {
+        found.push_back({std::move(code), std::move(what), std::move(why), std::move(fix)});
+    }
+
+    // The largest `amount` over the groups.
+    template <class Amount>
+    std::int64_t largest(Amount&& amount) const {
+        std::int64_t most = 0;
+        for (const NodeGroup& group : groups) most = std::max(most, amount(group));
+        return most;
+    }
+
+    // Nodes by name, and those that are left.
+    void check_choice(const SlurmFacts& facts) {
+        if (groups.empty())
+            add(part.excluded.empty() ? "E542" : "E543",
+                fmt::format("no node of '{}' is left{}", partition.name, filters_text(part)),
+                fmt::format("it has {} nodes", partition.total_nodes),
+                part.excluded.empty() ? "drop --constraint" : "shorten --exclude");
+        const auto is_in = [&](const std::string& name) {
+            return std::ranges::any_of(facts.groups, [&](const NodeGroup& group) {
+                return group.partition == partition.name &&
+                       std::ranges::count(group.names, name) > 0;
+            });
+        };
+        for (const std::string& name : part.required)
+            if (!is_in(name))
+                add("E543",
+                    fmt::format("node '{}' is wanted", name),
+                    fmt::format("it is not in partition '{}'", partition.name));
+        const auto required = static_cast<std::int64_t>(part.required.size());
+        if (part.most_nodes && required > *part.most_nodes)
+            add("E543",
+                fmt::format("{} nodes are requested", *part.most_nodes),
+                fmt::format("--nodelist names {}, and a job gets them all", required),
+                fmt::format("--nodes {}", required));
+    }
+
+    void check_gpus_of_node() {
+        const auto most = largest([&](auto& group) { return group.gpus_of(part.gpu_type); });
+        if (part.node_gpus <= most) return;
+        std::map<std::string, std::int64_t> types;  // the most GPUs of a node
+        for (const NodeGroup& group : groups)
+            for (const auto& [type, count] : group.gpus)
+                if (count > 0) types[type] = std::max(types[type], count);
+        std::vector<std::string> there;
+        for (const auto& [type, count] : types) there.push_back(gpus_text(type, count));
+        std::string fix;
+        if (most > 0)
+            fix = "--gpus-per-node " + gpus_text(part.gpu_type, most);
+        else if (!there.empty())
+            fix = "--gpus-per-node " + there.front();
+        add("E527",
+            fmt::format("{} GPUs per node are requested{}",
+                        part.node_gpus,
+                        part.gpu_type.empty() ? "" : fmt::format(" of type '{}'", part.gpu_type)),
+            fmt::format("nodes of '{}' have {}",
+                        partition.name,
+                        there.empty() ? "none" : fmt::format("{}", fmt::join(there, " or "))),
+            fix);
+    }
+
+    void check_node_shape() {
+        const auto cpus = largest([&](auto& group) { return most_cpus(group, partition); });
+        if (node_cpus(part) > cpus)
+            add("E536",
+                fmt::format("{} CPUs of a node are requested: {} tasks of {}",
+                            node_cpus(part),
+                            part.node_tasks.value_or(1),
+                            part.task_cpus),
+                fmt::format("the largest node of '{}' has {}", partition.name, cpus),
+                part.task_cpus <= cpus
+                    ? fmt::format("--ntasks-per-node {}", cpus / part.task_cpus)
+                    : fmt::format("--ntasks-per-node 1 --cpus-per-task {}", cpus));
+        check_gpus_of_node();
+        const auto memory = largest([&](auto& group) { return most_memory(group, partition); });
+        if (part.node_memory_mb > memory)
+            add("E528",
+                fmt::format("{} MB of memory per node are requested", part.node_memory_mb),
+                fmt::format("the largest node of '{}' has {} MB", partition.name, memory),
+                fmt::format("--mem {}M", memory));
+    }
+
+    void check_node_count() {
+        std::int64_t nodes = 0;
+        bool is_drained = true;
+        for (const NodeGroup& group : groups) {
+            if (!can_hold(group, partition, part)) continue;
+            nodes += group.nodes;
+            is_drained = is_drained && group.state.starts_with("drain");
+        }
+        if (nodes > 0 && is_drained)
+            add("E524",
+                fmt::format("only drained nodes are left{}", filters_text(part)),
+                "an administrator has taken them out of use ('sinfo -R' says why)",
+                part.excluded.empty() ? "submit it when they are back" : "shorten --exclude");
+        // Each is there, but not on one node.
+        if (nodes == 0 && found.empty())
+            add("E524",
+                "CPUs, GPUs and memory of different nodes are requested",
+                fmt::format("no node of '{}' has all of them", partition.name),
+                "less of --ntasks-per-node, --gpus-per-node or --mem");
+        const auto add_count = [&](std::int64_t asked, const std::string& rest, std::int64_t fit) {
+            add("E524",
+                fmt::format("{} nodes are requested", asked),
+                fmt::format("'{}' {}", partition.name, rest),
+                fmt::format("--nodes {}", fit));
+        };
+        const std::int64_t most = std::min(nodes, partition.most_nodes.value_or(nodes));
+        if (part.node_count() > most && most > 0)
+            add_count(part.node_count(),
+                      most < nodes ? fmt::format("gives a job at most {}", most)
+                                   : fmt::format("has {} such nodes{}", nodes, filters_text(part)),
+                      most);
+        const std::int64_t least = partition.least_nodes, asked = part.most_nodes.value_or(least);
+        if (asked < least) add_count(asked, fmt::format("gives a job at least {}", least), least);
+    }
+
+    // All tasks of a part on the nodes that it may have.
+    void check_tasks() {
+        if (!part.tasks) return;
+        std::ranges::sort(groups, std::greater{}, &NodeGroup::cpus);
+        const std::int64_t most_nodes =
+            part.most_nodes.value_or(partition.most_nodes.value_or(1 << 30));
+        std::int64_t left = most_nodes, room = 0;
+        for (const NodeGroup& group : groups) {
+            if (!can_hold(group, partition, part)) continue;
+            const auto by_cpus = most_cpus(group, partition) / part.task_cpus;
+            room +=
+                std::min(left, group.nodes) * std::min(by_cpus, part.node_tasks.value_or(by_cpus));
+            left -= std::min(left, group.nodes);
+        }
+        if (room > 0 && *part.tasks > room)
+            add("E536",
+                fmt::format("{} tasks are requested", *part.tasks),
+                fmt::format("'{}' has room for {} tasks with {} CPU(s) each on {} node(s)",
+                            partition.name,
+                            room,
+                            part.task_cpus,
+                            most_nodes - left),
+                fmt::format("--ntasks {}", room));
+    }
+
+    void check_state() {
+        if (partition.state == "UP" && partition.total_nodes > 0) return;
+        add("E535",
+            fmt::format("partition '{}' starts no jobs", partition.name),
+            partition.total_nodes == 0 ? "it has no nodes"
+                                       : fmt::format("its state is {}", partition.state));
+    }
+
+    void check_time() {
+        if (!part.seconds || !partition.most_seconds || *part.seconds <= *partition.most_seconds)
+            return;
+        const auto most = slurm_time_text(*partition.most_seconds);
+        add("E525",
+            *part.seconds == endless_s
+                ? "no limit of time is requested"
+                : fmt::format("a time of {} is requested", slurm_time_text(*part.seconds)),
+            fmt::format("'{}' allows {}", partition.name, most),
+            fmt::format("--time {} (a run that is longer requeues itself and goes on)", most));
+    }
+
+    void check_names(const JobRequest& request) {
+        const Admission accounts{partition.accounts, partition.denied_accounts};
+        if (const auto& name = request.account; !name.empty() && !accounts.admits(name))
+            add("E533",
+                fmt::format("account '{}' may not use partition '{}'", name, partition.name),
+                accounts.why(name),
+                accounts.fix(name, "--account"));
+        const Admission qos{partition.qos, partition.denied_qos};
+        if (const auto& name = request.qos; !name.empty() && !qos.admits(name))
+            add("E545",
+                fmt::format("QOS '{}' may not be used in partition '{}'", name, partition.name),
+                qos.why(name),
+                qos.fix(name, "--qos"));
+    }
+};
 
 }  // namespace
 
@@ -332,18 +308,17 @@ std::vector<Misfit> misfits(const JobPart& part,
                             const SlurmPartition& partition,
                             const SlurmFacts& facts,
                             const JobRequest& request) {
-    std::vector<Misfit> found;
-    const auto groups = groups_of(part, partition, facts);
-    if (partition.total_nodes > 0) check_choice(part, partition, facts, groups, found);
-    if (partition.total_nodes > 0 && !groups.empty()) {
-        check_node_shape(part, partition, groups, found);
-        check_node_count(part, partition, groups, found);
-        check_tasks(part, partition, groups, found);
+    Fitting fitting{part, partition, groups_of(part, partition, facts)};
+    if (partition.total_nodes > 0) fitting.check_choice(facts);
+    if (partition.total_nodes > 0 && !fitting.groups.empty()) {
+        fitting.check_node_shape();
+        fitting.check_node_count();
+        fitting.check_tasks();
     }
-    check_state(partition, found);
-    check_time(part, partition, found);
-    check_names(request, partition, found);
-    return found;
+    fitting.check_state();
+    fitting.check_time();
+    fitting.check_names(request);
+    return std::move(fitting.found);
 }
 
 }  // namespace lockstep
