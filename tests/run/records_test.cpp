@@ -2,7 +2,7 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/events.hpp"
-#include "lockstep/run/metrics.hpp"
+#include "lockstep/run/run_figures.hpp"
 #include "lockstep/run/step_budget.hpp"
 #include "lockstep/run/step_line.hpp"
 

@@ -2,9 +2,9 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/run/metrics.hpp"
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/run_figures.hpp"
 #include "lockstep/run/trace.hpp"
 
 #include "command.hpp"
