@@ -2,9 +2,9 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/events.hpp"
+#include "lockstep/run/progress.hpp"
 #include "lockstep/run/run_figures.hpp"
 #include "lockstep/run/step_budget.hpp"
-#include "lockstep/run/step_line.hpp"
 
 #include "support/unit.hpp"
 

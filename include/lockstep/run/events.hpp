@@ -7,7 +7,7 @@
 #include "lockstep/core/link_times.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/record.hpp"
-#include "lockstep/run/step_line.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include <cstdint>
 #include <map>

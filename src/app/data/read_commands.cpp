@@ -6,7 +6,7 @@
 #include "lockstep/data/check.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/ledger.hpp"
-#include "lockstep/run/step_line.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include "command.hpp"
 #include "data/pack_inputs.hpp"

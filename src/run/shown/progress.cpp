@@ -5,7 +5,6 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/run/step_line.hpp"
 
 #include <algorithm>
 #include <array>
