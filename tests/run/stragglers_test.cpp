@@ -312,12 +312,14 @@ struct TestNetwork {
                          .bytes = 1'000'000,
                          .seconds = 1e6 / rate(from, to)});
         for (int rank = 0; rank < nodes * ranks; ++rank)
-            all.push_back({rank, host_of(rank / ranks), links[static_cast<std::size_t>(rank)]});
+            all.push_back({.rank = rank,
+                           .host = host_of(rank / ranks),
+                           .links = links[static_cast<std::size_t>(rank)]});
     }
     std::vector<SlowLink> slow() const { return find_slow_links(all); }
 
     std::vector<std::vector<LinkTimes>> links;
-    std::vector<RankLinks> all;
+    std::vector<RankSteps> all;
 };
 
 bool is_way(LinkWay way, int slow, int from, int to) {
@@ -383,7 +385,9 @@ TEST(SlowLinks, MayBeOfSeveralNodes) {
 TEST(SlowLinks, NeedMessagesBetweenNodesAndHaveRatesAsLinksAreSold) {
     const std::vector<LinkTimes> few = {{.from = 0, .messages = 1, .bytes = 100, .seconds = 1}};
     const std::vector<LinkTimes> own = {{.from = 0, .messages = 9, .bytes = 100, .seconds = 1}};
-    const std::vector<RankLinks> ranks = {{0, "a", {}}, {1, "a", own}, {2, "b", few}};
+    const std::vector<RankSteps> ranks = {{.rank = 0, .host = "a"},
+                                          {.rank = 1, .host = "a", .links = own},
+                                          {.rank = 2, .host = "b", .links = few}};
     EXPECT_TRUE(find_slow_links(ranks).empty());
     EXPECT_EQ(link_rate_clause(ranks), "");
     EXPECT_EQ(link_rate_clause(TestNetwork(3, 1, [](int, int) { return 2e8; }).all),

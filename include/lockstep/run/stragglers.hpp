@@ -15,12 +15,18 @@
 
 namespace lockstep {
 
-/// The messages that a rank has timed.
-struct RankLinks {
+/// The steps of a rank, and the messages that it has timed.
+struct RankSteps {
     int rank = 0;
     std::string host;
-    std::span<const LinkTimes> links;  ///< to this rank; borrowed
+    std::span<const StepBudget> steps{};  ///< in order, of one start; borrowed
+    int leaves = 0;                       ///< leaves of each step; 0: unknown
+    std::string data_bound{};             ///< DataReport::bound; "": unknown
+    std::span<const LinkTimes> links{};   ///< to this rank, of that start; borrowed
 };
+
+/// Returns the ranks of the run's start, borrowed from `run`.
+std::vector<RankSteps> steps_of_ranks(const RunFigures& run);
 
 /// The direction in which a link is slow, seen from its node.
 enum class LinkWay { both, sends, receives };
@@ -42,10 +48,10 @@ struct SlowLink {
 /// below a quarter. Returns the fewest single nodes that explain the slow messages, and pairs for
 /// those that no single node explains; the one that explains most is first. Nothing if there is
 /// nothing to compare.
-std::vector<SlowLink> find_slow_links(std::span<const RankLinks> ranks);
+std::vector<SlowLink> find_slow_links(std::span<const RankSteps> ranks);
 
 /// Returns "; from node to node a rank gets 48 MB/s"; "" without measurements.
-std::string link_rate_clause(std::span<const RankLinks> ranks);
+std::string link_rate_clause(std::span<const RankSteps> ranks);
 
 /// Returns "1.1 GB/s", "48 MB/s" (powers of 1000, as for links).
 std::string link_rate_text(double bytes_per_s);
@@ -73,16 +79,6 @@ struct Straggler {
     double persistence = 0;    ///< share of the run in which it was so
     std::string data_bound{};  ///< StragglerCause::data: the limiting stage, if known
     std::optional<SlowLink> link{};  ///< StragglerCause::link of a node, or of a pair
-};
-
-/// The data of a rank.
-struct RankSteps {
-    int rank = 0;
-    std::string host;
-    std::span<const StepBudget> steps;   ///< in order, of one start; borrowed
-    int leaves = 0;                      ///< leaves of each step; 0: unknown
-    std::string data_bound{};            ///< DataReport::bound; "": unknown
-    std::span<const LinkTimes> links{};  ///< to this rank, of that start; borrowed
 };
 
 /// Returns the ranks whose own time (without waiting) exceeds the median of the other ranks by 5 %

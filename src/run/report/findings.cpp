@@ -304,13 +304,6 @@ constexpr double much_waiting = 0.05, much_data = 0.10, much_comm = 0.10, much_o
 constexpr std::int64_t most_leaves = 1 << 20;  // more than any run has: run.json may be damaged
 constexpr double slow_first_step_s = 5, slow_first_step_times = 10;
 
-std::string link_clause(const RunFigures& run) {
-    std::vector<RankLinks> links;
-    for (const RankFigures& rank : run.ranks)
-        links.push_back({rank.facts.rank, rank.facts.host, rank.links});
-    return link_rate_clause(links);
-}
-
 /// More leaves than others have are told of by find_uneven_leaves().
 Found find_straggler(const Evidence& seen) {
     const auto& stragglers = seen.report.stragglers;
@@ -363,7 +356,7 @@ Found find_waiting(const Evidence& seen) {
                              slowest->mean);
     return warning(
         "waiting",
-        title + link_clause(seen.run),
+        title + link_rate_clause(steps_of_ranks(seen.run)),
         "all ranks wait for the slowest: check whether something else runs on its cores or node, "
         "and how its log differs from the others",
         slowest == rows.end()
@@ -397,7 +390,7 @@ Found find_communication(const Evidence& seen) {
         fmt::format("a step waits {} of its time for sums of gradients ({}){}",
                     share_text(share),
                     step_length_text(seen.seconds(Phase::comm)),
-                    link_clause(seen.run)),
+                    link_rate_clause(steps_of_ranks(seen.run))),
         "a larger --batch makes sums rarer (other bits: a new run); --comm-thread on hides them "
         "behind backward if ranks have a core for it; fewer ranks; 'bench comm' compares "
         "transports",

@@ -61,10 +61,10 @@ int number_of(Network& network, const std::string& host) {
 }
 
 /// Returns all messages that ranks of one node have timed from ranks of another.
-std::vector<WayBetween> ways_of(std::span<const RankLinks> ranks,
+std::vector<WayBetween> ways_of(std::span<const RankSteps> ranks,
                                 const std::map<int, int>& host_of) {
     std::map<std::pair<int, int>, LinkTimes> sums;
-    for (const RankLinks& rank : ranks)
+    for (const RankSteps& rank : ranks)
         for (const LinkTimes& times : rank.links) {
             const auto from = host_of.find(times.from);
             const int to = host_of.at(rank.rank);
@@ -92,10 +92,10 @@ double quantile(const std::vector<WayBetween>& ways, double share) {
     return rates[static_cast<std::size_t>(share * static_cast<double>(rates.size()))];
 }
 
-Network network_of(std::span<const RankLinks> ranks) {
+Network network_of(std::span<const RankSteps> ranks) {
     Network network;
     std::map<int, int> host_of;
-    for (const RankLinks& rank : ranks) {
+    for (const RankSteps& rank : ranks) {
         host_of[rank.rank] = number_of(network, rank.host);
         network.ranks[static_cast<std::size_t>(host_of[rank.rank])].push_back(rank.rank);
     }
@@ -247,7 +247,7 @@ Json json_of(const SlowLink& link) {
 
 }  // namespace
 
-std::vector<SlowLink> find_slow_links(std::span<const RankLinks> ranks) {
+std::vector<SlowLink> find_slow_links(std::span<const RankSteps> ranks) {
     Network network = network_of(ranks);
     std::vector<SlowLink> links;
     const auto is_open = [](const WayBetween& way) { return way.is_slow && !way.is_explained; };
@@ -259,7 +259,7 @@ std::vector<SlowLink> find_slow_links(std::span<const RankLinks> ranks) {
     return links;
 }
 
-std::string link_rate_clause(std::span<const RankLinks> ranks) {
+std::string link_rate_clause(std::span<const RankSteps> ranks) {
     const Network network = network_of(ranks);
     if (network.ways.empty()) return "";
     return "; from node to node a rank gets " + link_rate_text(quantile(network.ways, 0.5));

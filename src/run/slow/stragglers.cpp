@@ -89,9 +89,7 @@ Straggler straggler_of(const SlowLink& link, std::span<const StandStill> stands)
 
 /// See find_stragglers(). The worst is first.
 std::vector<Straggler> link_stragglers(std::span<const RankSteps> ranks) {
-    std::vector<RankLinks> links;
-    for (const RankSteps& rank : ranks) links.push_back({rank.rank, rank.host, rank.links});
-    const std::vector<SlowLink> slow = find_slow_links(links);
+    const std::vector<SlowLink> slow = find_slow_links(ranks);
     if (slow.empty()) return {};
     const std::vector<StandStill> stands = stands_of(ranks);
     std::vector<Straggler> stragglers;
@@ -333,6 +331,14 @@ void take_links(std::vector<Straggler>& stragglers, std::span<const RankSteps> r
     std::ranges::stable_sort(stragglers, std::greater(), &Straggler::lost_s);
 }
 
+/// As lockstep::leaves_of() of comm cuts them.
+int leaves_of_rank(int rank, int ranks, int virtual_ranks) {
+    const auto boundary = [&](std::int64_t r) {
+        return static_cast<int>(virtual_ranks * r / ranks);
+    };
+    return boundary(rank + 1) - boundary(rank);
+}
+
 }  // namespace
 
 void erase_unsure(std::vector<Straggler>& stragglers) {
@@ -350,6 +356,30 @@ std::vector<Straggler> find_stragglers(std::span<const RankSteps> ranks) {
     if (stragglers.empty()) stragglers = found(ranks, all, Own::without_sums);
     take_links(stragglers, ranks);
     return stragglers;
+}
+
+std::vector<RankSteps> steps_of_ranks(const RunFigures& run) {
+    std::vector<RankSteps> ranks;
+    const auto in_all = static_cast<int>(run.ranks.size());
+    int virtual_ranks = 0;
+    if (const Json* given = run.record.contract.find("virtual_ranks"))
+        virtual_ranks = given->is_number_integer() ? given->get<int>() : 0;
+    for (const RankFigures& rank : run.ranks)
+        ranks.push_back({.rank = rank.facts.rank,
+                         .host = rank.facts.host,
+                         .steps = rank.steps,
+                         .leaves = leaves_of_rank(rank.facts.rank, in_all, virtual_ranks),
+                         .data_bound = rank.data_bound,
+                         .links = rank.links});
+    return ranks;
+}
+
+std::vector<Straggler> find_stragglers(const RunFigures& run) {
+    std::vector<RankSteps> ranks = steps_of_ranks(run);
+    std::erase_if(ranks, [](const RankSteps& rank) { return rank.steps.empty(); });
+    std::vector<Straggler> found = find_stragglers(ranks);
+    erase_unsure(found);
+    return found;
 }
 
 }  // namespace lockstep

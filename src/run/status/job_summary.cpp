@@ -118,7 +118,7 @@ void sum_up_phases(JobSummary& job, std::span<const RankUse> ranks) {
                      share_of(job, Phase::update) + share_of(job, Phase::evaluate);
 }
 
-std::vector<Straggler> stragglers_of(const JobSummary& job, std::span<const RankUse> ranks) {
+std::vector<RankSteps> steps_of(std::span<const RankUse> ranks) {
     std::vector<RankSteps> steps;
     for (const RankUse& rank : ranks)
         steps.push_back({.rank = rank.rank,
@@ -127,19 +127,15 @@ std::vector<Straggler> stragglers_of(const JobSummary& job, std::span<const Rank
                          .leaves = rank.leaves,
                          .data_bound = rank.data_bound,
                          .links = rank.links});
-    std::vector<Straggler> found = find_stragglers(steps);
+    return steps;
+}
+
+std::vector<Straggler> stragglers_of(const JobSummary& job, std::span<const RankSteps> ranks) {
+    std::vector<Straggler> found = find_stragglers(ranks);
     const double step_s = job.phases.sum() / static_cast<double>(job.steps);
     for (Straggler& straggler : found) straggler.lost_s = straggler.share * step_s;
     erase_unsure(found);
     return found;
-}
-
-/// Returns the possible cause of long sums and waiting.
-std::string link_clause(const Sign& sign, std::span<const RankUse> ranks) {
-    if (sign.phase != Phase::comm && sign.phase != Phase::wait) return "";
-    std::vector<RankLinks> links;
-    for (const RankUse& rank : ranks) links.push_back({rank.rank, rank.host, rank.links});
-    return link_rate_clause(links);
 }
 
 double coreless_share(const RankUse& rank) {
@@ -197,7 +193,8 @@ bool blames_pauses(JobSummary& job) {
 void explain(JobSummary& job, std::span<const RankUse> ranks) {
     const double each_s = job.phases.sum();
     if (each_s < least_told_s) return;
-    const std::vector<Straggler> stragglers = stragglers_of(job, ranks);
+    const std::vector<RankSteps> steps = steps_of(ranks);
+    const std::vector<Straggler> stragglers = stragglers_of(job, steps);
     // Of the phases that take too long, the longest is chosen.
     const auto excess = [&](const Sign& sign) { return share_of(job, sign.phase) / sign.most; };
     const auto told_share = [&](const Sign& sign) {
@@ -216,10 +213,11 @@ void explain(JobSummary& job, std::span<const RankUse> ranks) {
         job.why = stragglers_text(stragglers);
         job.advice = advice(stragglers.front());
     } else if (excess(sign) >= 1) {
+        const bool may_be_links = sign.phase == Phase::comm || sign.phase == Phase::wait;
         job.why = fmt::format("{}: {:.0f} % of the time{}",
                               sign.why,
                               100 * share_of(job, sign.phase),
-                              link_clause(sign, ranks));
+                              may_be_links ? link_rate_clause(steps) : "");
         job.advice = sign.advice;
     } else if (is_idle) {
         suggest_ranks(job, ranks);

@@ -4,7 +4,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/run_directory.hpp"
-#include "lockstep/run/stragglers.hpp"
 
 #include "folder/run_lock.hpp"
 #include "logs/rank_log.hpp"
@@ -165,14 +164,6 @@ void add_runs(const fs::path& folder, int depth, std::vector<fs::path>& runs) {
     }
 }
 
-/// As lockstep::leaves_of() of comm cuts them.
-int leaves_of_rank(int rank, int ranks, int virtual_ranks) {
-    const auto boundary = [&](std::int64_t r) {
-        return static_cast<int>(virtual_ranks * r / ranks);
-    };
-    return boundary(rank + 1) - boundary(rank);
-}
-
 }  // namespace
 
 RunClock::RunClock(std::vector<RankLogFacts> ranks, fs::path log)
@@ -271,25 +262,6 @@ std::vector<fs::path> find_runs(const fs::path& folder) {
     add_runs(folder, 0, runs);
     std::ranges::sort(runs);
     return runs;
-}
-
-std::vector<Straggler> find_stragglers(const RunFigures& run) {
-    std::vector<RankSteps> ranks;
-    const auto in_all = static_cast<int>(run.ranks.size());
-    int virtual_ranks = 0;
-    if (const Json* given = run.record.contract.find("virtual_ranks"))
-        virtual_ranks = given->is_number_integer() ? given->get<int>() : 0;
-    for (const RankFigures& rank : run.ranks)
-        if (!rank.steps.empty())
-            ranks.push_back({.rank = rank.facts.rank,
-                             .host = rank.facts.host,
-                             .steps = rank.steps,
-                             .leaves = leaves_of_rank(rank.facts.rank, in_all, virtual_ranks),
-                             .data_bound = rank.data_bound,
-                             .links = rank.links});
-    std::vector<Straggler> found = find_stragglers(ranks);
-    erase_unsure(found);
-    return found;
 }
 
 }  // namespace lockstep
