@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/scaling.hpp"
+#include "lockstep/run/comparison.hpp"
 
 #include "scale/scale_model.hpp"
 #include "support/unit.hpp"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lockstep/core/json.hpp"
-#include "lockstep/run/scaling.hpp"
+#include "lockstep/run/comparison.hpp"
 
 #include <limits>
 #include <map>

@@ -15,7 +15,7 @@
 #include "scale/scale_model.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/run/scaling.hpp"
+#include "lockstep/run/comparison.hpp"
 
 #include <algorithm>
 #include <array>
