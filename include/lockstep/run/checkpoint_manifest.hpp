@@ -5,7 +5,6 @@
 
 #include "lockstep/core/record.hpp"
 #include "lockstep/run/checkpoint.hpp"
-#include "lockstep/run/safetensors.hpp"
 #include "lockstep/run/tensor_files.hpp"
 
 #include <cstddef>

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Named tensors as one file for other programs.
+/// Named tensors in one file: of a checkpoint (https://github.com/huggingface/safetensors#format,
+/// in fp32), for other programs, and weights of any program, read as floats.
 #pragma once
 
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/zip_file.hpp"
 
 #include <cstddef>
@@ -11,8 +14,10 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -84,5 +89,109 @@ struct ReplacedEntry {
 void copy_zip(const ZipFile& archive,
               const std::map<std::uint64_t, ReplacedEntry>& replaced,
               NewFile& out);
+
+/// A named array of fp32 values.
+struct SafetensorsEntry {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::span<const float> values;  ///< borrowed; needed for writing only
+    std::uint64_t offset = 0;       ///< first byte in the file; filled in by writing
+    Hash128 hash;                   ///< hash of the bytes; filled in by writing
+};
+
+/// Returns the first bytes of a file with `header`: its length, the text, spaces up to a multiple
+/// of 64 bytes.
+std::string framed_header(const Json& header);
+
+/// Returns the first bytes of a file with `entries` in this order: length and header, a multiple of
+/// 64.
+std::string safetensors_header(std::span<const SafetensorsEntry> entries);
+
+/// How a file is written or read. Through the page cache it takes the kernel's time, which other
+/// work of these cores misses. Around it (O_DIRECT) the caller waits for the disk block by block;
+/// that is a wish, for not every file system can.
+enum class FileAccess { cached, direct };
+
+/// Writes `entries` in order to a new file and flushes it to disk. `wrote` is called from time to
+/// time with the total of bytes of values. Errors: E225, E401, E402, E405.
+void write_safetensors(const fs::path& path,
+                       std::span<SafetensorsEntry> entries,
+                       const std::function<void(std::uint64_t)>& wrote = {},
+                       FileAccess access = FileAccess::cached);
+
+/// The type of stored elements; `other`: they cannot become floats.
+enum class StoredFloat { f16, bf16, f32, f64, other };
+
+/// One tensor of a file.
+struct StoredTensor {
+    std::string name;
+    std::string dtype;  ///< type as the file spells it: "F32"
+    StoredFloat type = StoredFloat::other;
+    std::vector<std::int64_t> shape;
+    std::uint64_t offset = 0, bytes = 0;  ///< in the file, or in its entry of an archive
+    std::size_t file = 0;                 ///< which of an index's files
+
+    std::uint64_t count() const;  ///< number of elements
+};
+
+/// An open file of weights: safetensors, the index of several such files beside it ("weight_map",
+/// as Hugging Face has it), or an .npz archive. Opening checks its header: tensors lie within the
+/// file, without gaps.
+class WeightsFile {
+  public:
+    /// Opens a file. Errors: E201 also if a file of an index is missing, E202, E206, E309.
+    explicit WeightsFile(const fs::path& path);
+
+    const fs::path& path() const { return path_; }                         ///< path as given
+    const std::vector<StoredTensor>& tensors() const { return tensors_; }  ///< in the file's order
+
+    /// Fills `out`, of tensor.count() floats; f64 is rounded to nearest. Errors: E309 if the file
+    /// ends early, or an archive's checksum differs.
+    void read(const StoredTensor& tensor, std::span<float> out) const;
+
+  private:
+    struct OpenFile {
+        fs::path path;
+        UniqueFd fd;
+    };
+
+    void open_index();
+    void open_safetensors(const fs::path& path);
+    void open_archive();
+
+    fs::path path_;
+    std::vector<OpenFile> files_;
+    std::optional<ZipFile> archive_;
+    std::vector<StoredTensor> tensors_;
+};
+
+/// Returns the digest of a file of weights; of an index, that of all its files. Errors: as
+/// WeightsFile().
+std::string weights_digest(const fs::path& path);
+
+/// Returns a command that makes safetensors of the file at `path`, which begins with `start`; "" if
+/// none is known.
+std::string way_to_safetensors(std::string_view start, const fs::path& path);
+
+/// Returns the command that exports the run which `path` belongs to. RUN replaces its name if no
+/// folder above `path` is a run.
+std::string export_command(const fs::path& path);
+
+/// Refuses a folder. Errors: E206 naming the command that makes a file of a run.
+void check_is_weights_file(const fs::path& path);
+
+/// The difference between the file's names and the model's.
+struct Renaming {
+    std::string prefix;          ///< "module."; "": the difference is not a prefix
+    bool is_in_the_file = true;  ///< the file has the prefix; else the model
+};
+
+/// Returns the prefix that turns names that only the file has (`unexpected`) into most of those
+/// that only the model has (`missing`), or the reverse.
+Renaming renaming_between(std::span<const std::string> missing,
+                          std::span<const std::string> unexpected);
+
+/// Returns a command for plain Python that writes the file at `path` with the model's names.
+std::string rename_command(const Renaming& renaming, const fs::path& path);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/pages.hpp"
 #include "lockstep/run/checkpoint.hpp"
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include <atomic>
 #include <cstddef>

@@ -32,7 +32,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -6,7 +6,7 @@
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/run_directory.hpp"
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include <algorithm>
 #include <map>

@@ -6,7 +6,6 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/pages.hpp"
-#include "lockstep/run/safetensors.hpp"
 
 #include <algorithm>
 #include <array>

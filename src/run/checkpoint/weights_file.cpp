@@ -10,7 +10,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/core/split.hpp"
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include <algorithm>
 #include <array>

@@ -37,7 +37,7 @@
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/run/progress.hpp"
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/plan/settings.hpp"
 #include "lockstep/run/checkpoint.hpp"
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include <filesystem>
 #include <set>

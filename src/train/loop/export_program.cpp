@@ -3,7 +3,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/plan/contract.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 #include "lockstep/train/export_script.hpp"
 
 #include "program/program_file.hpp"

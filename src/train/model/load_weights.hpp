@@ -2,7 +2,7 @@
 // Loads weights of a file into a model.
 #pragma once
 
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include "checkpoint/initial_weights.hpp"
 #include "model/model.hpp"

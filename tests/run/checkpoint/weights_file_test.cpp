@@ -2,7 +2,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/run_directory.hpp"
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include "support/unit.hpp"
 

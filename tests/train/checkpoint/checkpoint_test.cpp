@@ -4,7 +4,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include "checkpoint/initial_weights.hpp"
 #include "support/unit.hpp"

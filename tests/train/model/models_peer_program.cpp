@@ -5,7 +5,7 @@
 //
 //   test_train_models_peer FOLDER MODEL CHANNELS HEIGHT WIDTH CLASSES
 #include "lockstep/core/error.hpp"
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 
 #include "model/built_in.hpp"
 #include "model/load_weights.hpp"
