@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that is asked from outside: status, save, stop; and the same command again gives the
 // undisturbed result.
-#include "lockstep/run/control.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include "program.hpp"
 
@@ -56,7 +56,7 @@ class Control : public RunsTest {
 
     std::int64_t saved_step() const { return status().at("saved_step").get<std::int64_t>(); }
     bool has_request() const {
-        const ControlPaths paths{run_};
+        const RunPaths paths{run_};
         return fs::exists(paths.asked()) || fs::exists(paths.taken());
     }
 

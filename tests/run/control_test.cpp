@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/control.hpp"
 
 #include "lockstep/run/run_directory.hpp"
 
@@ -12,8 +11,8 @@ namespace {
 
 class Control : public InFolder {
   protected:
-    fs::path asked() const { return ControlPaths{root_}.asked(); }
-    fs::path taken() const { return ControlPaths{root_}.taken(); }
+    fs::path asked() const { return RunPaths{root_}.asked(); }
+    fs::path taken() const { return RunPaths{root_}.taken(); }
     ControlBox box(std::int64_t incarnation = 1) const { return {root_, incarnation}; }
 
     const fs::path root_ = folder_.path();
@@ -139,8 +138,8 @@ TEST_F(ControlOfARun, RemovesRequestsToItsEarlierStarts) {
     ask(ControlAction::stop_after_checkpoint);
     ask_run(root_, ControlAction::stop_now, 1);
     run_.begin_incarnation();
-    EXPECT_FALSE(fs::exists(ControlPaths{root_}.asked()));
-    EXPECT_FALSE(fs::exists(ControlPaths{root_}.taken()));
+    EXPECT_FALSE(fs::exists(RunPaths{root_}.asked()));
+    EXPECT_FALSE(fs::exists(RunPaths{root_}.taken()));
     EXPECT_FALSE(run_.control_request());
 }
 

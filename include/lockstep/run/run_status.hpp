@@ -5,8 +5,8 @@
 
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
-#include "lockstep/run/control.hpp"
 #include "lockstep/run/log_merge.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include <cstdint>
 #include <optional>

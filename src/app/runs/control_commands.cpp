@@ -4,7 +4,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/run/control.hpp"
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
 
@@ -83,7 +82,7 @@ Error ended_otherwise(const Request& request, const std::string& why) {
 
 // It lies there, or has been taken, and no other has come after it.
 bool is_pending(const Request& request) {
-    const ControlPaths paths{request.run};
+    const RunPaths paths{request.run};
     for (const fs::path& path : {paths.asked(), paths.taken()}) try {
             const auto found = read_control_request(path);
             if (found && found->id == request.asked.id) return true;

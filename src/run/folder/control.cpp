@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/control.hpp"
-
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/record.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include "run_lock.hpp"
 
@@ -43,7 +42,7 @@ ControlRequest ask_run(const fs::path& root, ControlAction action, std::int64_t 
                            .incarnation = incarnation,
                            .by = user_at_host(),
                            .asked = utc_text(unix_time_s())};
-    write_file_atomically(ControlPaths{root}.asked(), json_of_record(request).dump(2) + '\n');
+    write_file_atomically(RunPaths{root}.asked(), json_of_record(request).dump(2) + '\n');
     return request;
 }
 

@@ -327,7 +327,7 @@ const RunRecord& RunDirectory::record() const {
 
 std::int64_t RunDirectory::begin_incarnation() {
     const auto next = incarnation_on_disk(paths_.incarnation()) + 1;
-    for (const auto& stale : {ControlPaths{paths_.root}.asked(), ControlPaths{paths_.root}.taken()})
+    for (const auto& stale : {paths_.asked(), paths_.taken()})
         if (std::error_code failed; fs::remove(stale, failed))
             once(Level::info, "a request to an earlier start of the run is removed");
     write_file_atomically(paths_.incarnation(), fmt::format("{}\n", next));

@@ -104,7 +104,7 @@ RunCondition condition_of(bool is_there,
 }
 
 std::optional<ControlRequest> unmet_request(const RunStatus& status) {
-    const ControlPaths paths{status.root};
+    const RunPaths paths{status.root};
     for (const auto& path : {paths.asked(), paths.taken()}) try {
             auto request = read_control_request(path);
             if (request && request->incarnation == status.incarnation) return request;

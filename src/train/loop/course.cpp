@@ -20,7 +20,6 @@
 #include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/run_length.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
-#include "lockstep/run/control.hpp"
 #include "lockstep/run/memory.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/trace.hpp"
