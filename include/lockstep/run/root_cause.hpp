@@ -27,9 +27,6 @@ std::optional<RootCause> root_cause(const fs::path& run, std::int64_t incarnatio
 /// Returns "rank 1 on n1: rank dead", "ranks 0-3 on n2: error E213".
 std::string cause_title(const RootCause& cause);
 
-/// Returns several lines: rank, node, what and why, and the last output of its ranks.
-std::string root_cause_text(const fs::path& run, std::int64_t incarnation, const RootCause& cause);
-
 /// Who, what, why and when, for programs.
 Json json_of(const RankError& error);
 

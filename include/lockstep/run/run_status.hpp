@@ -49,10 +49,6 @@ RunClock read_run_clock(const fs::path& folder);
 /// Tolerance for a sign of life in the future: measured or synchronised clocks differ by less.
 inline constexpr double early_s = 2;
 
-/// Time after its newest sign of life for which a rank of another host may still be at work: file
-/// servers show its writes late.
-inline constexpr double server_silence_s = 120;
-
 /// The phase of state.json, combined with whether any process is still there.
 enum class RunCondition {
     starting,      ///< a start holds the run and has not begun to train

@@ -96,9 +96,6 @@ void erase_unsure(std::vector<Straggler>& stragglers);
 /// Returns the stragglers of the run's start, without the unsure ones.
 std::vector<Straggler> find_stragglers(const RunFigures& run);
 
-/// Returns "its data are slow (I/O)".
-std::string cause_text(const Straggler& straggler);
-
 /// Returns "rank 3 on n2 holds the others up by 12ms a step (18 %): its data are slow (I/O)". For
 /// several it describes the worst and names the others. "" for none.
 std::string stragglers_text(std::span<const Straggler> stragglers);

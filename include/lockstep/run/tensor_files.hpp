@@ -6,7 +6,6 @@
 
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/hash.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/zip_file.hpp"
 
 #include <cstddef>
@@ -99,12 +98,8 @@ struct SafetensorsEntry {
     Hash128 hash;                   ///< hash of the bytes; filled in by writing
 };
 
-/// Returns the first bytes of a file with `header`: its length, the text, spaces up to a multiple
-/// of 64 bytes.
-std::string framed_header(const Json& header);
-
-/// Returns the first bytes of a file with `entries` in this order: length and header, a multiple of
-/// 64.
+/// Returns the first bytes of a file with `entries` in this order: the header's length, the header,
+/// spaces up to a multiple of 64 bytes.
 std::string safetensors_header(std::span<const SafetensorsEntry> entries);
 
 /// How a file is written or read. Through the page cache it takes the kernel's time, which other

@@ -59,10 +59,6 @@ struct StepTrace {
     bool operator==(const StepTrace&) const = default;
 };
 
-/// Returns the lane of its rank in which a slice is drawn: "steps" (steps, with the phases within
-/// them), "bucket 3" or the collective's name.
-std::string lane_of(const TraceSlice& slice);
-
 /// Returns "rank 3 on n2".
 std::string name_of(const StepTrace& trace);
 

@@ -66,9 +66,6 @@ Verdict diagnose(std::span<const RankTrace> traces,
                  double patience_s,
                  double silent_s = silence_s);
 
-/// A rank on another node is healthy if its heartbeat is younger than this.
-inline constexpr double unheard_s = 1.5;
-
 /// Returns a text with the number of processes of this control group that the kernel's OOM killer
 /// has ended since the start, when its count was `kills_before`; "" if none.
 std::string lack_of_memory(std::uint64_t kills_before, const fs::path& root = "/");
@@ -84,8 +81,7 @@ void blame_memory(Verdict& verdict,
                   const fs::path& root = "/");
 
 /// Returns the ranks on other nodes that count as alive only because it is too early to call them
-/// dead: none of their heartbeats is younger than `unheard_s`. A heartbeat in the future is
-/// ignored, too.
+/// dead: none of their heartbeats is younger than 1.5 s. A heartbeat in the future is ignored, too.
 std::vector<int> unheard_ranks(std::span<const RankTrace> traces, double now_s);
 
 /// The position of a rank in its channel.
@@ -97,9 +93,6 @@ struct RankPosition {
 
 /// Returns the position in the channel of its oldest pending collective, else of its newest entry.
 RankPosition position_of(const RankTrace& trace);
-
-/// Returns "in data wait", "in forward", "in communication", ...
-std::string activity_text(const RankTrace& trace);
 
 /// Returns the verdict as an error for users: E660, or E661 (mismatches).
 Error error_of(const Verdict& verdict);

@@ -242,6 +242,25 @@ bool is_start_over(const fs::path& run, std::int64_t incarnation) {
     return incarnation < status.incarnation || !status.is_alive();
 }
 
+// Rank, node, what and why, and the last output of its ranks.
+std::string root_cause_text(const fs::path& run, std::int64_t incarnation, const RootCause& cause) {
+    const RankError& error = cause.error;
+    std::string text = fmt::format(
+        "{}, start {}: {}\n", plain_text(run.string()), incarnation, cause_title(cause));
+    text += fmt::format("  what: {}\n", plain_text(error.what));
+    if (!error.why.empty()) text += fmt::format("  why: {}\n", plain_text(error.why));
+    if (!error.fix.empty()) text += fmt::format("  fix: {}\n", plain_text(error.fix));
+    if (error.time_s > 0)
+        text += fmt::format(
+            "  {}: {}\n", cause.is_verdict ? "last sign of life" : "when", utc_text(error.time_s));
+    if (!cause.followers.empty())
+        text += fmt::format("  consequence: {} ended for it\n", ranks_text(cause.followers));
+    const std::string last = last_lines(RunPaths{run}.logs(incarnation), error.ranks.front());
+    if (!last.empty())
+        text += fmt::format("  last lines of rank {}:\n{}", error.ranks.front(), last);
+    return text;
+}
+
 }  // namespace
 
 std::optional<RootCause> root_cause(const fs::path& run, std::int64_t incarnation) {
@@ -264,24 +283,6 @@ std::string cause_title(const RootCause& cause) {
                        ranks_text(error.ranks),
                        error.host.empty() ? "" : " on " + plain_text(error.host),
                        cause.trouble.empty() ? "error " + plain_text(error.code) : cause.trouble);
-}
-
-std::string root_cause_text(const fs::path& run, std::int64_t incarnation, const RootCause& cause) {
-    const RankError& error = cause.error;
-    std::string text = fmt::format(
-        "{}, start {}: {}\n", plain_text(run.string()), incarnation, cause_title(cause));
-    text += fmt::format("  what: {}\n", plain_text(error.what));
-    if (!error.why.empty()) text += fmt::format("  why: {}\n", plain_text(error.why));
-    if (!error.fix.empty()) text += fmt::format("  fix: {}\n", plain_text(error.fix));
-    if (error.time_s > 0)
-        text += fmt::format(
-            "  {}: {}\n", cause.is_verdict ? "last sign of life" : "when", utc_text(error.time_s));
-    if (!cause.followers.empty())
-        text += fmt::format("  consequence: {} ended for it\n", ranks_text(cause.followers));
-    const std::string last = last_lines(RunPaths{run}.logs(incarnation), error.ranks.front());
-    if (!last.empty())
-        text += fmt::format("  last lines of rank {}:\n{}", error.ranks.front(), last);
-    return text;
 }
 
 Json json_of(const RankError& error) {

@@ -65,6 +65,12 @@ class LittleEndian {
     std::string bytes_;
 };
 
+std::string framed_header(const Json& header) {
+    std::string text = header.dump();
+    text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' ');  // data begins on a 64-byte line
+    return LittleEndian().u64(text.size()).text(text).bytes();
+}
+
 // One file of the archive.
 struct NewEntry {
     std::string name;
@@ -285,12 +291,6 @@ void copy_zip(const ZipFile& archive,
     }
     for (const auto& [place, crc] : rows) put(place, std::as_bytes(std::span(&crc, 1)));
     copy_to(archive.file_bytes());
-}
-
-std::string framed_header(const Json& header) {
-    std::string text = header.dump();
-    text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' ');  // data begins on a 64-byte line
-    return LittleEndian().u64(text.size()).text(text).bytes();
 }
 
 std::string safetensors_header(std::span<const SafetensorsEntry> entries) {

@@ -139,6 +139,16 @@ Mismatch judged(const Scene& scene, std::uint32_t channel, std::uint64_t seq) {
     return found;
 }
 
+/// "in data wait", "in forward", "in communication", ...
+std::string activity_text(const RankTrace& trace) {
+    if (trace.phase == Phase::data) return "in data wait";
+    if (trace.phase == Phase::comm || trace.phase == Phase::wait) return "in communication";
+    if (trace.phase == Phase::checkpoint) return "writing a checkpoint";
+    if (trace.phase == Phase::evaluate) return "evaluating";
+    if (trace.phase == Phase::other) return trace.is_running ? "between steps" : "setting up";
+    return fmt::format("in {}", phase_name(trace.phase));
+}
+
 }  // namespace
 
 Scene::Scene(std::span<const RankTrace> all, double now_s, double silent_s)
@@ -287,15 +297,6 @@ RankPosition position_of(const RankTrace& trace) {
         if (entry.channel == position.channel && entry.ended_s > 0)
             position.finished = std::max(position.finished, entry.seq);
     return position;
-}
-
-std::string activity_text(const RankTrace& trace) {
-    if (trace.phase == Phase::data) return "in data wait";
-    if (trace.phase == Phase::comm || trace.phase == Phase::wait) return "in communication";
-    if (trace.phase == Phase::checkpoint) return "writing a checkpoint";
-    if (trace.phase == Phase::evaluate) return "evaluating";
-    if (trace.phase == Phase::other) return trace.is_running ? "between steps" : "setting up";
-    return fmt::format("in {}", phase_name(trace.phase));
 }
 
 std::optional<Mismatch> find_mismatch(const Scene& scene) {

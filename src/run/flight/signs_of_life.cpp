@@ -122,6 +122,25 @@ std::string address_text(int family, const void* address) {
     return ::inet_ntop(family, address, text.data(), text.size()) == nullptr ? "" : text.data();
 }
 
+/// Returns the addresses of this network namespace, without loopback.
+std::vector<std::string> own_addresses() {
+    std::vector<std::string> addresses;
+    ifaddrs* first = nullptr;
+    if (::getifaddrs(&first) != 0) return addresses;
+    for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
+        if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
+        const int family = one->ifa_addr->sa_family;
+        if (family == AF_INET)
+            addresses.push_back(
+                address_text(family, &reinterpret_cast<sockaddr_in*>(one->ifa_addr)->sin_addr));
+        if (family == AF_INET6)
+            addresses.push_back(
+                address_text(family, &reinterpret_cast<sockaddr_in6*>(one->ifa_addr)->sin6_addr));
+    }
+    ::freeifaddrs(first);
+    return addresses;
+}
+
 struct DiagRequest {
     nlmsghdr head;
     inet_diag_req_v2 what;
@@ -363,24 +382,6 @@ std::map<std::string, double> unanswered_addresses() {
         if (ask_for_connections(netlink.value(), family))
             while (take_messages(netlink.value(), found)) continue;
     return found;
-}
-
-std::vector<std::string> own_addresses() {
-    std::vector<std::string> addresses;
-    ifaddrs* first = nullptr;
-    if (::getifaddrs(&first) != 0) return addresses;
-    for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
-        if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
-        const int family = one->ifa_addr->sa_family;
-        if (family == AF_INET)
-            addresses.push_back(
-                address_text(family, &reinterpret_cast<sockaddr_in*>(one->ifa_addr)->sin_addr));
-        if (family == AF_INET6)
-            addresses.push_back(
-                address_text(family, &reinterpret_cast<sockaddr_in6*>(one->ifa_addr)->sin6_addr));
-    }
-    ::freeifaddrs(first);
-    return addresses;
 }
 
 LinkWatch::LinkWatch(fs::path folder) : folder_(std::move(folder)) {

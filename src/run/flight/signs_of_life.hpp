@@ -99,9 +99,6 @@ void add_lost_ranks(const std::vector<RankTrace>& lost, std::vector<RankTrace>& 
 /// data, with the seconds since the last answer. Empty if the kernel does not tell.
 std::map<std::string, double> unanswered_addresses();
 
-/// Returns the addresses of this network namespace, without loopback.
-std::vector<std::string> own_addresses();
-
 /// Watches the interfaces in `folder` that had a carrier at construction. Loopback and bridges do
 /// not count; a bridge loses its carrier with its last container.
 class LinkWatch {

@@ -444,6 +444,7 @@ Verdict diagnose(std::span<const RankTrace> traces,
 }
 
 std::vector<int> unheard_ranks(std::span<const RankTrace> traces, double now_s) {
+    constexpr double unheard_s = 1.5;
     std::vector<int> ranks;
     for (const RankTrace& trace : traces)
         if (trace.damage.empty() && trace.life == Life::elsewhere && trace.end == FlightEnd::none &&

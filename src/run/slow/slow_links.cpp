@@ -235,6 +235,28 @@ std::string link_text(const SlowLink& link) {
                        usual);
 }
 
+std::string cause_text(const Straggler& straggler) {
+    switch (straggler.cause) {
+        case StragglerCause::data:
+            return straggler.data_bound.empty()
+                       ? "its batches come late"
+                       : fmt::format("its batches come late ({})", straggler.data_bound);
+        case StragglerCause::copy:
+            return "samples are slow to reach its GPU";
+        case StragglerCause::cores:
+            return "it computes slower (fewer or shared cores, a quota, a lower clock)";
+        case StragglerCause::link:
+            return straggler.link ? link_text(*straggler.link) : "its link is slow";
+        case StragglerCause::files:
+            return "its file system is slow";
+        case StragglerCause::more:
+            return "it computes more leaves than the others";
+        case StragglerCause::other:
+            break;
+    }
+    return "it spends time outside of training";
+}
+
 Json json_of(const SlowLink& link) {
     constexpr std::string_view ways[] = {"both", "sends", "receives"};
     return {{"ranks", link.ranks},
@@ -274,28 +296,6 @@ std::string_view cause_name(StragglerCause cause) {
     constexpr std::string_view names[] = {
         "data", "copy", "cores", "link", "files", "other", "more"};
     return names[static_cast<std::size_t>(cause)];
-}
-
-std::string cause_text(const Straggler& straggler) {
-    switch (straggler.cause) {
-        case StragglerCause::data:
-            return straggler.data_bound.empty()
-                       ? "its batches come late"
-                       : fmt::format("its batches come late ({})", straggler.data_bound);
-        case StragglerCause::copy:
-            return "samples are slow to reach its GPU";
-        case StragglerCause::cores:
-            return "it computes slower (fewer or shared cores, a quota, a lower clock)";
-        case StragglerCause::link:
-            return straggler.link ? link_text(*straggler.link) : "its link is slow";
-        case StragglerCause::files:
-            return "its file system is slow";
-        case StragglerCause::more:
-            return "it computes more leaves than the others";
-        case StragglerCause::other:
-            break;
-    }
-    return "it spends time outside of training";
 }
 
 std::string stragglers_text(std::span<const Straggler> stragglers) {

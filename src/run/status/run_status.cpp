@@ -43,6 +43,10 @@ std::optional<double> ahead_of_files_s(const fs::path& log) {
     return {};
 }
 
+/// Time after its newest sign of life for which a rank of another host may still be at work: file
+/// servers show its writes late.
+constexpr double server_silence_s = 120;
+
 constexpr std::array<std::string_view, 7> condition_names{
     "starting", "running", "stuck", "checkpointed", "complete", "failed", "lost"};
 

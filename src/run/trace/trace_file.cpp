@@ -30,6 +30,12 @@ constexpr std::size_t most_text = std::size_t{64} << 20;  // StepTrace::most_sli
 constexpr std::size_t most_line = std::size_t{64} << 10;
 constexpr std::string_view events_key = "\"traceEvents\": [\n";
 
+/// The lane of its rank in which a slice is drawn.
+std::string lane_of(const TraceSlice& slice) {
+    if (slice.kind != SliceKind::collective) return "steps";
+    return slice.bucket >= 0 ? fmt::format("bucket {}", slice.bucket) : slice.name;
+}
+
 /// Slices in the trace's order, by their lane's place and name: see lane_of().
 using Lanes = std::map<std::pair<std::int64_t, std::string>, std::vector<const TraceSlice*>>;
 
@@ -313,11 +319,6 @@ std::string trace_steps_text(const TraceSteps& steps) {
     if (steps.last == 0) return "none";
     return steps.first == steps.last ? fmt::format("steps={}", steps.first)
                                      : fmt::format("steps={}-{}", steps.first, steps.last);
-}
-
-std::string lane_of(const TraceSlice& slice) {
-    if (slice.kind != SliceKind::collective) return "steps";
-    return slice.bucket >= 0 ? fmt::format("bucket {}", slice.bucket) : slice.name;
 }
 
 std::string name_of(const StepTrace& trace) {
