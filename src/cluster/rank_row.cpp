@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/rank_row.hpp"
-
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 

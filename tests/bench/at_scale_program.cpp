@@ -10,7 +10,6 @@
 #include "lockstep/cluster/doctor.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
-#include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/comm/recorded.hpp"

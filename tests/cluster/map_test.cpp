@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The map of a job: its plan, and the row of each of its ranks.
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
-#include "lockstep/cluster/rank_row.hpp"
 
 #include "cluster/placement/placement_cases.hpp"
 #include "support/unit.hpp"

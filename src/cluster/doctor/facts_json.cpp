@@ -2,7 +2,6 @@
 #include "lockstep/cluster/doctor.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
-#include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/record.hpp"
 

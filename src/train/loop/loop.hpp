@@ -3,7 +3,7 @@
 // what computes, what a rank holds of the run on disk, and how far the run is.
 #pragma once
 
-#include "lockstep/cluster/rank_row.hpp"
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
