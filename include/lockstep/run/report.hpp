@@ -83,12 +83,12 @@ struct ReportChart {
     std::vector<ReportCurve> curves;  ///< none is empty
 };
 
-/// A rank of the start that is reported.
+/// A rank of the start that is reported, or neighbouring ranks in one row.
 struct ReportRank {
-    int rank = 0;
-    std::string host{};
-    MeanStep mean{};       ///< average of the steps that it kept
-    std::string damage{};  ///< the reason why its steps could not be read; "": they could
+    int first = 0, last = 0;
+    std::string hosts{};   ///< "n1", "n1 ... n4"
+    MeanStep mean{};       ///< average of the steps that were kept
+    std::string damage{};  ///< of one rank: why its steps could not be read; "": they could
 };
 
 /// A row of the heat map: ranks `first` to `last`.

@@ -292,8 +292,8 @@ std::string html_heat_map(const Report& report) {
     HtmlCells hosts;
     std::vector<HtmlCells> rows{{"rank", "node", "mean", "most", "at update"}};
     for (const HeatRow& row : heat.rows) {
-        const auto rank = std::ranges::find(report.ranks, row.first, &ReportRank::rank);
-        hosts.push_back(rank == report.ranks.end() ? "" : rank->host);
+        const auto rank = std::ranges::find(report.ranks, row.first, &ReportRank::first);
+        hosts.push_back(rank == report.ranks.end() ? "" : rank->hosts);
         const auto most = std::ranges::max_element(row.ratio, {}, known);
         const auto column = static_cast<std::size_t>(most - row.ratio.begin());
         rows.push_back({ranks_label(row.first, row.last),

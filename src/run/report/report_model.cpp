@@ -137,6 +137,7 @@ std::vector<ReportRank> ranks_of(const RunFigures& run) {
     std::vector<ReportRank> ranks;
     for (const RankFigures& rank : run.ranks)
         ranks.push_back({rank.facts.rank,
+                         rank.facts.rank,
                          plain_text(rank.facts.host),
                          mean_step(rank),
                          plain_text(rank.damage)});
@@ -242,16 +243,14 @@ std::string ranks_label(int first, int last) {
     return first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
 }
 
-std::vector<ReportRow> rank_rows(std::span<const ReportRank> ranks, std::size_t most) {
+std::vector<ReportRank> rank_rows(std::span<const ReportRank> ranks, std::size_t most) {
     const std::size_t each = (ranks.size() + most - 1) / std::max<std::size_t>(most, 1);
-    std::vector<ReportRow> rows;
+    std::vector<ReportRank> rows;
     for (std::size_t i = 0; i < ranks.size(); i += each) {
         const auto part = ranks.subspan(i, std::min(each, ranks.size() - i));
-        const std::string &first = part.front().host, &last = part.back().host;
-        ReportRow row{part.front().rank,
-                      part.back().rank,
-                      first == last ? first : first + " ... " + last,
-                      {}};
+        ReportRank row{
+            .first = part.front().first, .last = part.back().last, .hosts = part.front().hosts};
+        if (part.back().hosts != row.hosts) row.hosts += " ... " + part.back().hosts;
         double known = 0;
         for (const ReportRank& rank : part) {
             if (rank.mean.steps == 0) continue;
@@ -269,7 +268,7 @@ std::vector<std::vector<std::string>> budget_rows(const Report& report, std::siz
     const std::vector<Phase> phases = shown_phases(report);
     std::vector<std::vector<std::string>> rows{{"ranks", "node", "a step"}};
     for (const Phase phase : phases) rows.front().emplace_back(phase_word(phase).name);
-    for (const ReportRow& row : rank_rows(report.ranks, most)) {
+    for (const ReportRank& row : rank_rows(report.ranks, most)) {
         const double wall_s = row.mean.wall_s();
         auto& cells = rows.emplace_back();
         cells = {ranks_label(row.first, row.last), row.hosts, step_length_text(wall_s)};

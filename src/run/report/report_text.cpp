@@ -332,7 +332,7 @@ Json json_of(const MeanStep& mean) {
 }
 
 Json json_of(const ReportRank& rank) {
-    Json json{{"rank", rank.rank}, {"host", rank.host}};
+    Json json{{"rank", rank.first}, {"host", rank.hosts}};
     json.update(json_of(rank.mean));
     if (!rank.damage.empty()) json["damage"] = rank.damage;
     return json;

@@ -64,15 +64,8 @@ std::string count_words(std::int64_t count);
 /// Returns "3", "0-3".
 std::string ranks_label(int first, int last);
 
-/// Neighbouring ranks in one row: the means of their steps, and their nodes.
-struct ReportRow {
-    int first = 0, last = 0;
-    std::string hosts;
-    MeanStep mean;
-};
-
 /// Returns the ranks in at most `most` rows.
-std::vector<ReportRow> rank_rows(std::span<const ReportRank> ranks, std::size_t most);
+std::vector<ReportRank> rank_rows(std::span<const ReportRank> ranks, std::size_t most);
 
 /// Returns the mean steps of the ranks in at most `most` rows, below a row of heads: ranks, node,
 /// the step, and the share of each phase.
