@@ -36,98 +36,90 @@ void forget_hidden_numa_node(const NodeTopology& node, PciPlace& place) {
         place.numa_node = -1;
 }
 
-/// E606 naming `origin` and two facts that contradict each other, unless `ok`.
-template <class... Values>
-void require(bool ok,
-             const std::string& origin,
-             fmt::format_string<const Values&...> what,
-             const Values&... values) {
-    check(ok, [&] {
-        return Error(
-            "E606",
-            fmt::format("'{}': {}", origin, fmt::format(what, values...)),
-            "a plan made from it would not fit any node",
-            "correct the file, or write it again with 'lockstep map --save-topology FILE'");
-    });
-}
-
 void lower(std::string& text) {
     std::ranges::transform(
         text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
 }
 
-/// No CPU is in two of `groups`, and nothing else is in any.
-std::set<int> check_members(std::span<const std::vector<int>> groups,
-                            const NodeTopology& node,
-                            const char* noun,
-                            const std::string& origin) {
-    const std::string all = cpu_list_text(node.cpus);
-    std::set<int> seen;
-    for (const auto& group : groups)
-        for (const int cpu : group) {
-            const bool is_known = std::ranges::binary_search(node.cpus, cpu);
-            require(is_known, origin, "CPU {} is in a {}, but the CPUs are {}", cpu, noun, all);
-            require(seen.insert(cpu).second, origin, "CPU {} is in two {}s", cpu, noun);
+/// Looks for facts of `node` that contradict each other. Errors: E606 naming `origin` and them.
+struct Consistency {
+    const NodeTopology& node;
+    const std::string& origin;
+
+    template <class... Values>
+    void require(bool ok,
+                 fmt::format_string<const Values&...> what,
+                 const Values&... values) const {
+        check(ok, [&] {
+            return Error(
+                "E606",
+                fmt::format("'{}': {}", origin, fmt::format(what, values...)),
+                "a plan made from it would not fit any node",
+                "correct the file, or write it again with 'lockstep map --save-topology FILE'");
+        });
+    }
+
+    bool is_known(int cpu) const { return std::ranges::binary_search(node.cpus, cpu); }
+
+    /// No CPU is in two of `groups`, and nothing else is in any.
+    std::set<int> check_members(const std::vector<std::vector<int>>& groups,
+                                const char* noun) const {
+        const std::string all = cpu_list_text(node.cpus);
+        std::set<int> seen;
+        for (const auto& group : groups)
+            for (const int cpu : group) {
+                require(is_known(cpu), "CPU {} is in a {}, but the CPUs are {}", cpu, noun, all);
+                require(seen.insert(cpu).second, "CPU {} is in two {}s", cpu, noun);
+            }
+        return seen;
+    }
+
+    /// And each is in one.
+    void check_groups(const std::vector<std::vector<int>>& groups, const char* noun) const {
+        const auto seen = check_members(groups, noun);
+        for (const int cpu : node.cpus)
+            require(seen.contains(cpu), "CPU {} is in no {}", cpu, noun);
+    }
+
+    void check_cpus() const {
+        require(!node.cpus.empty(), "there are no CPUs");
+        const std::string all = cpu_list_text(node.cpus);
+        for (const int cpu : node.allowed_cpus)
+            require(is_known(cpu), "CPU {} is allowed, but the CPUs are {}", cpu, all);
+        std::vector<std::vector<int>> by_numa;
+        std::set<int> ids;
+        for (const auto& numa : node.numa_nodes) {
+            by_numa.push_back(numa.cpus);
+            require(ids.insert(numa.id).second, "NUMA node {} is there twice", numa.id);
         }
-    return seen;
-}
-
-/// And each is in one.
-void check_groups(std::span<const std::vector<int>> groups,
-                  const NodeTopology& node,
-                  const char* noun,
-                  const std::string& origin) {
-    const auto seen = check_members(groups, node, noun, origin);
-    for (const int cpu : node.cpus)
-        require(seen.contains(cpu), origin, "CPU {} is in no {}", cpu, noun);
-}
-
-void check_cpus(const NodeTopology& node, const std::string& origin) {
-    require(!node.cpus.empty(), origin, "there are no CPUs");
-    const std::string all = cpu_list_text(node.cpus);
-    for (const int cpu : node.allowed_cpus) {
-        const bool is_known = std::ranges::binary_search(node.cpus, cpu);
-        require(is_known, origin, "CPU {} is allowed, but the CPUs are {}", cpu, all);
+        check_groups(node.cores, "core");
+        check_groups(node.l3_groups, "cache");
+        check_groups(node.sockets, "socket");
+        check_members(by_numa, "NUMA node");  // containers hide some of them
     }
-    std::vector<std::vector<int>> by_numa;
-    std::set<int> ids;
-    for (const auto& numa : node.numa_nodes) {
-        by_numa.push_back(numa.cpus);
-        require(ids.insert(numa.id).second, origin, "NUMA node {} is there twice", numa.id);
-    }
-    check_groups(node.cores, node, "core", origin);
-    check_groups(node.l3_groups, node, "cache", origin);
-    check_groups(node.sockets, node, "socket", origin);
-    check_members(by_numa, node, "NUMA node", origin);  // containers hide some of them
-}
 
-void check_device(const PciPlace& place,
-                  const std::string& name,
-                  const NodeTopology& node,
-                  const std::string& origin) {
-    const bool is_known = std::ranges::count(node.numa_nodes, place.numa_node, &NumaNode::id) > 0;
-    require(place.numa_node < 0 || is_known,
-            origin,
-            "{} is on NUMA node {}, which is missing",
-            name,
-            place.numa_node);
-}
+    void check_device(const PciPlace& place, const std::string& name) const {
+        const int numa = place.numa_node;
+        const bool is_there = std::ranges::count(node.numa_nodes, numa, &NumaNode::id) > 0;
+        require(numa < 0 || is_there, "{} is on NUMA node {}, which is missing", name, numa);
+    }
 
-void check_devices(const NodeTopology& node, const std::string& origin) {
-    std::set<std::string> addresses, uuids, ports;
-    for (const auto& gpu : node.gpus) {
-        const std::string& address = gpu.pci.address;
-        check_device(gpu.pci, "GPU " + address, node, origin);
-        const bool is_new = !address.empty() && addresses.insert(address).second;
-        require(is_new, origin, "two GPUs have the address '{}'", address);
-        const bool is_other = gpu.uuid.empty() || uuids.insert(gpu.uuid).second;
-        require(is_other, origin, "two GPUs have the UUID '{}'", gpu.uuid);
+    void check_devices() const {
+        std::set<std::string> addresses, uuids, ports;
+        for (const auto& gpu : node.gpus) {
+            const std::string& address = gpu.pci.address;
+            check_device(gpu.pci, "GPU " + address);
+            const bool is_new = !address.empty() && addresses.insert(address).second;
+            require(is_new, "two GPUs have the address '{}'", address);
+            const bool is_other = gpu.uuid.empty() || uuids.insert(gpu.uuid).second;
+            require(is_other, "two GPUs have the UUID '{}'", gpu.uuid);
+        }
+        for (const auto& port : node.rdma_ports) {
+            check_device(port.pci, port.name());
+            require(ports.insert(port.name()).second, "port {} is there twice", port.name());
+        }
     }
-    for (const auto& port : node.rdma_ports) {
-        check_device(port.pci, port.name(), node, origin);
-        require(ports.insert(port.name()).second, origin, "port {} is there twice", port.name());
-    }
-}
+};
 
 /// Fills in missing facts: every CPU is allowed and is a core of its own, and all are in one
 /// socket, one NUMA node and one cache. Addresses become lower case.
@@ -292,8 +284,9 @@ std::vector<std::string> shared_networks(std::span<const NodeTopology* const> no
 NodeTopology deserialize_topology(std::string_view text, const std::string& origin) {
     auto node = deserialize<NodeTopology>(text, origin);
     complete_topology(node);
-    check_cpus(node, origin);
-    check_devices(node, origin);
+    const Consistency consistency{node, origin};
+    consistency.check_cpus();
+    consistency.check_devices();
     return node;
 }
 
