@@ -28,14 +28,6 @@ std::map<int, fs::path> files_of_ranks(const fs::path& folder) {
     return found;
 }
 
-std::vector<fs::path> files_of_launchers(const fs::path& folder) {
-    std::vector<fs::path> found;
-    std::error_code failed;
-    for (const auto& entry : fs::directory_iterator(folder, failed))
-        if (is_launcher_file(entry.path())) found.push_back(entry.path());
-    return found;
-}
-
 // Returns the number of files that this process may open besides its own few, after raising its
 // limit.
 std::size_t openable() {
@@ -100,7 +92,10 @@ struct LogMerge::Inside {
     }
 
     void open_launchers() {
-        for (const fs::path& path : files_of_launchers(folder)) {
+        std::error_code failed;
+        for (const auto& entry : fs::directory_iterator(folder, failed)) {
+            const fs::path& path = entry.path();
+            if (!is_launcher_file(path)) continue;
             const auto [at, is_new] = launchers.try_emplace(
                 path, path, no_rank, choice, LineLimits{.longest_line = std::size_t{256} << 10});
             if (is_new) empty.push_back(&at->second);
