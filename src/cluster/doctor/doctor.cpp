@@ -163,22 +163,20 @@ std::string finding_text(const DoctorFinding& finding) {
     return text;
 }
 
-Json json_of(const DoctorFinding& finding) {
-    return {{"id", finding.id},
-            {"severity", severity_name(finding.severity)},
-            {"title", finding.title},
-            {"what", finding.what},
-            {"why", finding.why},
-            {"fix", finding.fix},
-            {"ranks", finding.ranks},
-            {"hosts", finding.hosts}};
-}
+constexpr std::array<std::string_view, 3> severity_names{"info", "warning", "error"};
 
 }  // namespace
 
+// The form of doctor --json.
+static void describe(Record& record, DoctorFinding& finding) {
+    record.field("id", finding.id);
+    record.field("severity", finding.severity, severity_names);
+    LOCKSTEP_EACH(record.field, finding.title, finding.what, finding.why, finding.fix);
+    LOCKSTEP_EACH(record.field, finding.ranks, finding.hosts);
+}
+
 std::string_view severity_name(Severity severity) {
-    if (severity == Severity::error) return "error";
-    return severity == Severity::warning ? "warning" : "info";
+    return severity_names.at(static_cast<std::size_t>(severity));
 }
 
 std::span<const DoctorCheck> doctor_checks() {
@@ -309,7 +307,7 @@ std::string findings_json(std::span<const DoctorFinding> findings,
                           std::size_t checks,
                           std::size_t ranks) {
     Json list = Json::array();
-    for (const DoctorFinding& finding : findings) list.push_back(json_of(finding));
+    for (const DoctorFinding& finding : findings) list.push_back(json_of_record(finding));
     return Json{{"ranks", ranks},
                 {"checks", checks},
                 {"errors", count_of(findings, Severity::error)},
