@@ -4,7 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/run/checkpoint.hpp"
-#include "lockstep/run/safetensors.hpp"
+#include "lockstep/run/tensor_files.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "model/load_weights.hpp"
