@@ -163,7 +163,7 @@ std::vector<GivenInput> given_inputs(const DatasetIndex& index, const TrainSetti
         inputs.push_back(
             {place,
              settings.task.kind == TaskKind::program
-                 ? is_learned(field.name) || are_tokens
+                 ? is_learned(field.name) || are_tokens || is_looked_up
                  : (is_looked_up || are_tokens) && settings.task.kind != TaskKind::next_token});
     }
     return inputs;

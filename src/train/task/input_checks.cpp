@@ -176,7 +176,8 @@ void check_normalises(const TrainSettings& settings,
               fmt::format("those are {}", fmt::join(names, ", ")),
               "give one of these");
     const bool is_asked = TransformPipeline::is_asked_to_normalise(transform);
-    if (!is_asked && settings.normalise == "auto") return;
+    const bool asks_nothing = settings.normalise == "auto" || settings.normalise == "none";
+    if (!is_asked && asks_nothing) return;
     const auto fail = [&](const std::string& field,
                           const std::string& why,
                           const std::string& fix) {

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "support/made_up_program.hpp"
 #include "support/unit.hpp"
 #include "task/field_input.hpp"
 #include "train/made_up_index.hpp"
@@ -68,6 +69,41 @@ TEST_F(Inputs, AreAllTokensUnlessTheNextOneIsLearned) {
     }
     settings_.task.kind = TaskKind::next_token;
     EXPECT_EQ(shape("tokens").width, 3);
+}
+
+class InputsOfPrograms : public InFolder {};
+
+TEST_F(InputsOfPrograms, AreWholeNumbersAsStoredWhereTheProgramHasI64) {
+    using enum ElementType;
+    test::MadeUpProgram program({3});
+    program.input("source", 5, {2});
+    program.parameter("fc", {3}, {1, 2, 3});
+    program.output("x", {3});
+    const fs::path path = folder_.file("net.pt2", test::zip_of(program.entries()));
+    const auto field = [](const char* name, ElementType type) {
+        Field one = input_field(name, type, {2});
+        one.mean = one.std = {2, 2};
+        return one;
+    };
+    const DatasetIndex data = test::made_up_index({field("source", i32), field("x", i32)});
+    TrainSettings settings{.inputs = "x,source"};
+    settings.model.name = path.string();
+    const std::vector<std::int32_t> numbers{4, 6};
+    const std::span bytes = std::as_bytes(std::span(numbers));
+    const std::vector<std::span<const std::byte>> fields{bytes, bytes};
+    const std::vector<std::uint64_t> ids{3};
+    const auto task = make_program_task();
+    for (const TaskKind kind : {TaskKind::program, TaskKind::classification}) {
+        settings.task.kind = kind;
+        const NamedTensors inputs =
+            InputReader(data, {}, settings, data, *task)
+                .read_inputs({.sample_ids = ids, .fields = fields}, {.leaf = 0, .rows = 1});
+        EXPECT_TRUE(inputs[0].tensor.flatten().equal(torch::tensor({1.0F, 2.0F})));
+        EXPECT_TRUE(inputs[1].tensor.equal(torch::tensor({{4, 6}}, torch::kLong)));
+        const std::vector<std::string> texts = input_texts(data, settings);
+        EXPECT_THAT(texts[0], HasSubstr("normalised by mean"));
+        EXPECT_EQ(texts[1], "source: i32, [2]");
+    }
 }
 
 /// Two samples of 4 x 4 pixels, whose masks have the images' numbers.
@@ -239,7 +275,8 @@ TEST(Normalise, IsRefusedWhereItWouldDoNothing) {
     EXPECT_EQ(refused(raw, "none", "required"), "E248");
     EXPECT_EQ(refused(with_statistics(raw), "none", "required"), "");
     EXPECT_EQ(refused(raw, "none", "images=3/2"), "");
-    EXPECT_EQ(refused(input_field("tokens", u8, {4}, 5), "none", "none"), "E248");
+    EXPECT_EQ(refused(input_field("tokens", u8, {4}, 5), "none", "none"), "") << "asks for nothing";
+    EXPECT_EQ(refused(input_field("tokens", u8, {4}, 5), "none", "required"), "E248");
     for (const char* wrong : {"images=3/0", "images=3", "masks=3/2", "images=nan/1"})
         EXPECT_EQ(refused(raw, "none", wrong), "E103") << wrong;
 }
