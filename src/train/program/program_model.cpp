@@ -8,6 +8,8 @@
 #include "model/model_file.hpp"
 #include "program/program_graph.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <map>
 #include <set>
@@ -51,6 +53,23 @@ std::vector<at::Tensor> tensors_of(const ProgramFile& file) {
         tensors.push_back(values_of(one, file.zip).set_requires_grad(one.learns));
     }
     return tensors;
+}
+
+// Data come as one of two types. Whole numbers become f32 where the program wants no i64.
+std::string way_to_fit_input(const ProgramInput& wanted, const at::Tensor& given) {
+    const at::ScalarType type = scalar_type_of(wanted.element.number);
+    if (given.scalar_type() == type)
+        return "export it with a sample input of the data's shape, or train it on other data";
+    std::string method = at::toString(type);
+    std::ranges::transform(method, method.begin(), [](unsigned char c) { return std::tolower(c); });
+    const char* offered = !given.is_floating_point() ? "i64"
+                          : at::isIntegralType(type, true) && type != at::kLong
+                              ? "i64 for whole numbers, or f32 for others"
+                              : "f32";
+    return fmt::format("export it with '{0}' of {1}, and convert it in forward(): {0}.{2}()",
+                       wanted.name,
+                       offered,
+                       method);
 }
 
 class ProgramModel : public Model {
@@ -162,7 +181,7 @@ class ProgramModel : public Model {
                             range,
                             given.is_floating_point() ? "f32" : "i64",
                             fmt::join(given.sizes(), ", ")),
-                "export it with a sample input of the data's shape, or train it on other data"};
+                way_to_fit_input(wanted, given)};
     }
 
     // Those that nobody moves who moves the model.

@@ -11,6 +11,7 @@
 #include <memory>
 #include <tuple>
 
+#include <fmt/format.h>
 #include <torch/nn/functional.h>
 #include <torch/utils.h>
 
@@ -242,6 +243,32 @@ TEST_F(ProgramGraphTest, NamesInputsThatDoNotFit) {
                                     torch::ones({2, 6}, torch::kLong)})
         EXPECT_THAT(caught_text([&] { forward(*model, wrong); }),
                     has("E217", "its input 'x' is f32 [batch, 6]"));
+}
+
+TEST_F(ProgramGraphTest, NamesTheTypeToExportWith) {
+    const auto fix = [&](int type, const at::Tensor& given) {
+        MadeUpProgram program = one_layer();
+        program.input("mask", type, {3});
+        const auto model = made(giving("y", program));
+        const auto error = caught([&] {
+            model->forward({{"x", torch::ones({2, 6})}, {"m", given}});
+        });
+        return error ? error->fix() : "none";
+    };
+    const at::Tensor whole = torch::ones({2, 3}, torch::kLong), real = torch::ones({2, 3});
+    const std::string begin = "export it with 'mask' of ";
+    for (const auto& [type, method] :
+         {std::pair(1, "byte"), std::pair(4, "int"), std::pair(12, "bool")}) {
+        const std::string way = fmt::format(", and convert it in forward(): mask.{}()", method);
+        EXPECT_EQ(fix(type, whole), begin + "i64" + way);
+        EXPECT_EQ(fix(type, real), begin + "i64 for whole numbers, or f32 for others" + way);
+    }
+    const std::string way = ", and convert it in forward(): mask.";
+    EXPECT_EQ(fix(8, real), begin + "f32" + way + "double()");
+    EXPECT_EQ(fix(5, real), begin + "f32" + way + "long()");
+    EXPECT_EQ(fix(7, whole), begin + "i64" + way + "float()");
+    EXPECT_EQ(fix(7, real), "none");
+    EXPECT_THAT(fix(7, torch::ones({2, 4})), StartsWith("export it with a sample input"));
 }
 
 TEST_F(ProgramGraphTest, AnOperatorThatFailsNamesTheUsersLine) {
