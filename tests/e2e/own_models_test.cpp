@@ -343,6 +343,24 @@ TEST_F(ExportedProgram, LearnsAllOfItFromARunThatFrozeAPart) {
                 ends(0, "9,408 parameters, 10 frozen"));
 }
 
+// A run that goes on takes what is frozen from the model's file.
+TEST_F(ExportedProgram, TakesWhatIsFrozenFromAFileThatHasTheWeightsOfARun) {
+    const Words steps = {"--max-steps", "2"};
+    EXPECT_THAT(on_program(training(net_) + steps), ends(0));
+    const fs::path weights = folder_ / "w.safetensors", all = folder_ / "all.pt2";
+    EXPECT_THAT(run_lockstep({"export", run_, "--out", weights}), ends(0));
+    const auto tuned = [&](const fs::path& model) {
+        return Words{"train", "--model", model, "--run", folder_ / "b", "--batch", "48"} + steps +
+               Words{"--freeze", "norm.*"};
+    };
+    EXPECT_THAT(on_program(tuned(net_) + Words{"--load-weights", weights}),
+                ends(bad_data_code,
+                     " is frozen and has other values in the model's file",
+                     "'lockstep export RUN --format pt2 --out all.pt2'"));
+    EXPECT_THAT(run_lockstep({"export", run_, "--format", "pt2", "--out", all}), ends(0));
+    EXPECT_THAT(on_program(tuned(all)), ends(0, "7,840 parameters, 1,578 frozen"));
+}
+
 // A program, and a class of C++.
 TEST_F(ExportedProgram, AndAClassMayComputeTheirOwnLoss) {
     const fs::path own = folder_.file("own.pt2", zip_of(made_up_own_loss().entries()));

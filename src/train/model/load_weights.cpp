@@ -87,6 +87,19 @@ std::string way_with_file(const Model& model, const fs::path& checkpoint, std::i
         is_script ? "torchscript" : "pt2");
 }
 
+// The first run would have the file's values, but later starts take those of the model's file.
+std::string way_to_keep(const NamedTensor& own, ModelAuthor author) {
+    if (own.tensor.requires_grad())
+        return "keep those with --load-skip, or use the model that the weights are of";
+    const bool is_script = author == ModelAuthor::user_script;
+    return fmt::format(
+        "give a --model that has the weights: 'lockstep export RUN --format {} --out {}' writes it "
+        "of their run, or load them in Python before the export; --load-skip keeps the values of "
+        "the model's file",
+        is_script ? "torchscript" : "pt2",
+        is_script ? "all.pt" : "all.pt2");
+}
+
 // A tensor of a model, and its place in a checkpoint.
 struct FoundTensor {
     at::Tensor tensor;
@@ -225,10 +238,8 @@ std::string load_weights(Model& model,
             check_frozen(own,
                          values,
                          file.path(),
-                         use == WeightsFor::training
-                             ? "keep those with --load-skip, or use the model that the weights "
-                               "are of"
-                             : "use weights of the run's model");
+                         use == WeightsFor::training ? way_to_keep(own, model.author())
+                                                     : "use weights of the run's model");
     }
     return fmt::format(
         "weights: {} of {} tensors of the model loaded from '{}', {} of its {} not used",

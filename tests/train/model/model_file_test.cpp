@@ -157,6 +157,10 @@ TEST_F(FrozenModel, TakesWeightsOfAFileThatHasWhatIsFrozen) {
     EXPECT_EQ(loaded({{"w", 4}, {"frozen", 6}}, "frozen"), 4);
     EXPECT_EQ(refused({{"w", 4}, {"frozen", 6}}, ""),
               "E304: frozen is frozen and has other values in the model's file");
+    EXPECT_THAT(caught([&] {
+                    loaded({{"w", 4}, {"frozen", 6}}, "");
+                })->fix(),
+                HasSubstr("'lockstep export RUN --format torchscript --out all.pt'"));
     EXPECT_EQ(refused({{"w", 4}, {"other", 6}}, ""), "E304: not in the model: other");
     EXPECT_EQ(refused({{"w", 4}, {"frozen", 5}}, "w"),
               "E107: it matches all 1 tensors of the model");
