@@ -344,8 +344,8 @@ class ProgramCompiler {
             !is_for_evaluation || mode_ == ProgramMode::as_exported,
             fmt::format("'{}' was exported for evaluation", printable(path_.string())),
             fmt::format("its dropout or batch norm is switched off: {}", off_),
-            "call net.train() before torch.export.export(), and export it again; or train it "
-            "as it is with --model-mode as-exported");
+            "if these layers are in eval() on purpose, train it as it is with --model-mode "
+            "as-exported; else call net.train() before torch.export.export(), and export it again");
         check(is_for_evaluation || mode_ == ProgramMode::train, [&] {
             return ProgramRefusal("E107",
                                   "--model-mode as-exported has no effect",

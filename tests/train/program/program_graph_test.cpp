@@ -146,8 +146,8 @@ TEST_F(ProgramGraphTest, RefusesAProgramForEvaluation) {
     EXPECT_THAT(refusal_of(program),
                 has("was exported for evaluation",
                     "net.py, line 9",
-                    "call net.train() before torch.export.export()",
-                    "or train it as it is with --model-mode as-exported"));
+                    "on purpose, train it as it is with --model-mode as-exported; else call "
+                    "net.train() before torch.export.export()"));
     const auto model = made(program, ProgramMode::as_exported);
     const at::Tensor x = torch::full({4, 6}, 3.0F);
     const at::Tensor first = forward(*model, x);
