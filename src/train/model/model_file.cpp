@@ -21,6 +21,7 @@
 #include <ATen/core/grad_mode.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/utils.h>
@@ -173,9 +174,24 @@ const at::Tensor& place_of(const NamedTensors& tensors,
     return place->tensor;
 }
 
+bool has_grad_call(const torch::jit::Block* block) {
+    static const c10::Symbol grad = c10::Symbol::fromQualString("aten::grad");
+    return std::ranges::any_of(block->nodes(), [](const torch::jit::Node* node) {
+        return node->kind() == grad || std::ranges::any_of(node->blocks(), has_grad_call);
+    });
+}
+
+// Whether forward() calls torch.autograd.grad(), itself or in what it calls.
+bool computes_gradients(const torch::jit::Module& module) {
+    const auto graph = module.get_method("forward").graph()->copy();
+    torch::jit::Inline(*graph);
+    return has_grad_call(graph->block());
+}
+
 class ScriptModel : public Model {
   public:
-    explicit ScriptModel(torch::jit::Module module) : module_(std::move(module)) {
+    explicit ScriptModel(torch::jit::Module module)
+        : module_(std::move(module)), computes_gradients_(computes_gradients(module_)) {
         module_.train();
     }
 
@@ -183,14 +199,18 @@ class ScriptModel : public Model {
         const torch::jit::GraphOptimizerEnabledGuard as_saved(false);
         std::vector<c10::IValue> values;
         for (const NamedTensor& input : inputs) values.emplace_back(natural(input.tensor));
-        const c10::IValue output = module_.forward(std::move(values));
+        const bool is_evaluated = !at::GradMode::is_enabled();
+        const c10::IValue output = [&] {
+            const at::AutoGradMode gradients(computes_gradients_ || !is_evaluated);
+            return module_.forward(std::move(values));
+        }();
         check(output.isTensor(), [&] {
             return Error("E217",
                          fmt::format("the model gives a {}", output.tagKind()),
                          "training takes one tensor",
                          "return only that from its forward()");
         });
-        return {{"output", output.toTensor()}};
+        return {{"output", is_evaluated ? output.toTensor().detach() : output.toTensor()}};
     }
     NamedTensors parameters() const override { return those(Learning::yes); }
     NamedTensors frozen() const override { return those(Learning::no); }
@@ -222,6 +242,7 @@ class ScriptModel : public Model {
     }
 
     torch::jit::Module module_;
+    bool computes_gradients_;  ///< in forward(): they are computed in evaluation, too
 };
 
 std::unique_ptr<Model> open_script(const fs::path& path) {

@@ -93,6 +93,22 @@ TEST_F(ScriptModel, ComputesTheSameHoweverOftenItRan) {
     }
 }
 
+// As networks that solve equations do.
+TEST_F(ScriptModel, MayUseGradientsOfItsInputInEvaluation) {
+    const auto model = made(
+        "p = torch.requires_grad_(torch.detach(x), True)\n    "
+        "y = torch.sum(torch.mm(p, self.w))\n    "
+        "g = torch.grad([y], [p], None, None, True)[0]\n    "
+        "assert g is not None\n    return g");
+    const at::Tensor learning = only(model->forward(ones(4)));
+    EXPECT_TRUE(learning.equal(torch::full({4, 3}, 2.0F)));
+    EXPECT_TRUE(learning.requires_grad());
+    const torch::NoGradGuard no_gradients;
+    const at::Tensor evaluated = only(model->forward(ones(4)));
+    EXPECT_TRUE(evaluated.equal(learning));
+    EXPECT_FALSE(evaluated.requires_grad()) << "or it keeps the whole graph";
+}
+
 TEST_F(ScriptModel, LeavesFrozenParametersAlone) {
     const auto add = [](auto& net) { net.register_parameter("frozen", torch::ones({2}), false); };
     EXPECT_EQ(made(add)->parameters().size(), 1U);
