@@ -375,7 +375,10 @@ TEST_F(Kept, OneIsExportedByTheCommandForAllWeights) {
     EXPECT_THAT(run_lockstep({"ckpt", "export", made().whole}), says("fix: lockstep export\n"));
     EXPECT_THAT(run_lockstep(typed("export % --step 10 --average --out %",
                                    {made().whole, folder_ / "w.safetensors"})),
-                says("exported 4 tensors of step 10 to "));
+                says("exported 4 tensors of step 10 to ", Not(has("--average"))));
+    EXPECT_THAT(run_lockstep(
+                    typed("export % --step 10 --out %", {made().whole, folder_ / "a.safetensors"})),
+                says("these are the trained weights; --average writes their moving average"));
 }
 
 TEST_F(Kept, OnesAreRemovedButForTheLastWholeOne) {

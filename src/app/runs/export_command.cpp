@@ -117,7 +117,12 @@ int run_export(const ExportArguments& arguments, const Invocation& call) {
     beside->finish();
     print_once(fmt::format("what predictions need, such as mean and deviation, is in {}.json\n",
                            arguments.out.string()));
-    if (read_run_record(run).deciding.value("scale-targets", false))
+    const Json deciding = read_run_record(run).deciding;
+    if (deciding.value("ema", 0.0) > 0 && arguments.tensors() == ExportedTensors::of_model)
+        once(Level::info,
+             "these are the trained weights; --average writes their moving average, which eval and "
+             "predict use");
+    if (deciding.value("scale-targets", false))
         once(Level::info,
              "its outputs are of scaled targets: multiply by std and add mean of 'targets' in "
              "'{}.json'",
