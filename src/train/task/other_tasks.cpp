@@ -388,7 +388,9 @@ class ProgramTask : public Task {
     at::Tensor loss(const NamedTensors& outputs, const LeafSamples& samples) const override {
         return sum_of_each(outputs.front().tensor, samples);
     }
-
+    std::string classes_text() const override {
+        return fmt::format("output '{}' is minimised", printable(names_.at(0)));
+    }
     TaskSums no_sums() const override { return {std::vector<double>(names_.size()), {}}; }
 
     // Reals: the loss, then metrics in order.
@@ -414,13 +416,11 @@ class ProgramTask : public Task {
     Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
         const auto count = static_cast<double>(samples);
         Evaluation result{.metrics = {{"loss", sums.reals[0] / count}}, .text = {}};
-        std::vector<std::string> texts;
         for (std::size_t i = 1; i < names_.size(); ++i) {
             const double value = result.metrics[names_[i]] = sums.reals[i] / count;
-            texts.push_back(fmt::format("{} {:.4g}", names_[i], value));
+            result.text += fmt::format("{}{} {:.4g}", i > 1 ? ", " : "", names_[i], value);
         }
-        result.text = texts.empty() ? fmt::format("loss {:.4g}", result.metrics["loss"])
-                                    : fmt::format("{}", fmt::join(texts, ", "));
+        if (result.text.empty()) result.text = fmt::format("loss {:.4g}", sums.reals[0] / count);
         return result;
     }
 

@@ -89,7 +89,8 @@ class Task {
     /// Returns a model's outputs in the units of the data.
     virtual at::Tensor in_units(const at::Tensor& outputs) const { return outputs; }
 
-    /// For the log: how many classes, and what they are called; "" where there are none.
+    /// For the log: how many classes, and what they are called, or what a program minimises; "" for
+    /// others.
     virtual std::string classes_text() const { return ""; }
 
     /// Checks that there is something to learn. Returns for the user the classes that do not occur,

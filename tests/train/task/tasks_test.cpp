@@ -60,6 +60,7 @@ TEST(ProgramTask, AddsWhatAModelSaysOfItself) {
                                   {"right", torch::tensor({true, true, false})},
                                   {"spread", torch::tensor(0.5F)}};
     task->name_outputs(outputs);
+    EXPECT_EQ(task->classes_text(), "output 'loss' is minimised");
     LeafSamples samples;
     const auto found = [&](std::int64_t count) {
         return task->evaluation(task->sums(outputs, samples).on_host(), count).metrics;
@@ -70,6 +71,8 @@ TEST(ProgramTask, AddsWhatAModelSaysOfItself) {
     const std::map<std::string, double> two = {{"loss", 3.5}, {"right", 0.5}, {"spread", 0.5}};
     EXPECT_EQ(found(2), two);
     EXPECT_EQ(task->loss(outputs, samples).item<float>(), 7);
+    EXPECT_EQ(task->evaluation(task->sums(outputs, samples).on_host(), 2).text,
+              "right 0.5, spread 0.5");
 }
 
 class EveryTask : public testing::TestWithParam<std::size_t> {
