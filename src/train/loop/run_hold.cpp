@@ -148,6 +148,8 @@ void describe_run(const LoopParts& parts) {
         parts.start.ranks.size());
     for (const std::string& input : input_texts(data, settings))
         once(Level::info, "input {}", input);
+    if (const std::string warning = normalised_inputs_warning(data, settings); !warning.empty())
+        once(Level::warn, "{}", warning);
     const TaskKind kind = choose_task(settings.task, data);
     if (kind != TaskKind::classification) once(Level::info, "task {}", task_name(kind));
     if (const std::string classes = parts.engine.task->classes_text(); !classes.empty())

@@ -64,6 +64,10 @@ DatasetIndex with_used_statistics(const DatasetIndex& data, const std::string& n
 /// Returns the treatment of a field's numbers between the data set and the model, for the log.
 std::string treatment(const Field& field, const TrainSettings& settings, ManifestKind kind);
 
+/// Returns a warning of inputs after the first that are normalised although nobody asked for it; ""
+/// if there are none, or if the model does not compare inputs itself.
+std::string normalised_inputs_warning(const DatasetIndex& index, const TrainSettings& settings);
+
 /// Checks that --normalise, and a `normalise` in `transform` as the user wrote it, have an effect
 /// on the inputs. Errors: E248; E103 as normalised_as(), or for a field that is no input.
 void check_normalises(const TrainSettings& settings,

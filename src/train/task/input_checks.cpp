@@ -157,6 +157,25 @@ std::string treatment(const Field& stored, const TrainSettings& settings, Manife
     return fmt::format("{}, normalised by mean and deviation{}", divided, by_what(field));
 }
 
+std::string normalised_inputs_warning(const DatasetIndex& index, const TrainSettings& settings) {
+    if (settings.task.kind != TaskKind::program) return "";
+    const std::vector<GivenStatistics> given = given_statistics(settings.normalise);
+    std::vector<std::string> names;
+    const std::vector<GivenInput> inputs = given_inputs(index, settings);
+    for (const GivenInput& input : std::span(inputs).subspan(1)) {
+        const Field field = normalised_as(index.fields()[input.place], settings.normalise);
+        const bool is_given = std::ranges::count(given, field.name, &GivenStatistics::field) > 0;
+        if (input.is_number(index) && !is_given && !field.mean.empty()) names.push_back(field.name);
+    }
+    if (names.empty()) return "";
+    return fmt::format(
+        "inputs after the first are normalised, too: {0}; if the loss compares them, begin a new "
+        "run with --normalise {1}{2}=0/1",
+        fmt::join(names, ", "),
+        given.empty() ? "" : settings.normalise + ",",
+        fmt::join(names, "=0/1,"));
+}
+
 void check_normalises(const TrainSettings& settings,
                       const std::string& transform,
                       const DatasetIndex& index) {

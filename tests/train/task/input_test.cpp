@@ -252,6 +252,27 @@ TEST(InputTexts, SayWhatToDoWhereNothingIsNormalised) {
                 HasSubstr("divided by 255, not normalised: it has no mean and deviation"));
 }
 
+TEST(Normalise, OfWhatALossComparesIsWarnedOf) {
+    const auto field = [](const char* name) {
+        return with_statistics(input_field(name, ElementType::f32, {2}));
+    };
+    const DatasetIndex data =
+        test::made_up_index({field("positions"), field("energy"), field("forces")});
+    TrainSettings settings{.inputs = "positions,energy,forces"};
+    const auto warning = [&](const std::string& normalise) {
+        settings.normalise = normalise;
+        return normalised_inputs_warning(data, settings);
+    };
+    EXPECT_EQ(warning("auto"), "") << "not of other tasks";
+    settings.task.kind = TaskKind::program;
+    EXPECT_THAT(warning("auto"), has("too: energy, forces;", "--normalise energy=0/1,forces=0/1"));
+    EXPECT_THAT(warning("energy=0/1"), HasSubstr("--normalise energy=0/1,forces=0/1"));
+    EXPECT_EQ(warning("energy=0/1,forces=0/1"), "");
+    EXPECT_EQ(warning("none"), "");
+    settings.inputs = "positions";
+    EXPECT_EQ(warning("auto"), "");
+}
+
 TEST(Normalise, IsRefusedWhereItWouldDoNothing) {
     using enum ElementType;
     const auto refused = [](const Field& field,
