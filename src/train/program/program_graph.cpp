@@ -103,6 +103,18 @@ void give_results(const ProgramCall& call,
         if (call.results[i]) slots[*call.results[i]] = std::move(stack.at(i));
 }
 
+// Images have channels innermost in memory, and so have the outputs of kernels that take them. The
+// program was exported with contiguous ones.
+c10::IValue with_exported_strides(const ProgramCall& call, const at::Tensor& tensor) {
+    if (tensor.is_contiguous() || !tensor.is_contiguous(tensor.suggest_memory_format()))
+        return tensor;
+    if (!call.may_copy)
+        throw std::runtime_error(
+            "the memory that it reads is written: give it x.clone(memory_format="
+            "torch.contiguous_format)");
+    return tensor.contiguous();
+}
+
 void run_call(const ProgramCall& call,
               ModelMode mode,
               at::Device device,
@@ -110,6 +122,7 @@ void run_call(const ProgramCall& call,
     RECORD_USER_SCOPE(call.module);  // for whom it counts in a profile
     torch::jit::Stack stack = call.arguments;
     for (const Feed& feed : call.feeds) stack[feed.argument] = fed(feed, slots);
+    if (call.takes_strides) stack[0] = with_exported_strides(call, stack[0].toTensor());
     if (call.device) stack[*call.device] = device;
     if (mode == ModelMode::evaluate && call.in_evaluation)
         stack[call.in_evaluation->first] = call.in_evaluation->second;

@@ -297,6 +297,32 @@ TEST_F(ProgramGraphTest, AViewIsACopyWhereStridesAskForItAndNobodyWritesIt) {
                 testing::ThrowsMessage<std::runtime_error>(HasSubstr("view size is not")));
 }
 
+// Images have channels innermost in memory; PyTorch exported with contiguous ones.
+TEST_F(ProgramGraphTest, StridesAreThoseOfTheExport) {
+    const auto strided = [](bool writes) {
+        MadeUpProgram program({2, 2, 2});
+        program.parameter("w", {8}, std::vector<float>(8, 1));
+        call(program,
+             "as_strided.default",
+             {{"self", "x"}, {"size", std::vector{3, 8}}, {"stride", std::vector{8, 1}}},
+             "rows");
+        if (writes) call(program, "add_.Tensor", {{"self", "rows"}, {"other", 1}}, "more");
+        call(program, "mul.Tensor", {{"self", "rows"}, {"other", "p_w"}}, "y");
+        program.output("y", {8});
+        return program;
+    };
+    const at::Tensor x = torch::arange(24, at::kFloat).view({3, 2, 2, 2});
+    const at::Tensor channels_last = x.contiguous(at::MemoryFormat::ChannelsLast);
+    const auto model = made(strided(false));
+    for (const at::Tensor& given : {x, channels_last})
+        EXPECT_TRUE(forward(*model, given).equal(x.view({3, 8})));
+    const auto written = made(strided(true));
+    EXPECT_THAT(
+        what_of(*written, channels_last),
+        has("clone(memory_format=torch.contiguous_format)", "aten::as_strided of net.py, line 9"));
+    EXPECT_TRUE(forward(*written, x.clone()).equal(x.view({3, 8}) + 1));
+}
+
 TEST_F(ProgramGraphTest, RefusesCallsThatAreNotPyTorchsOwn) {
     const auto calling = [&](const std::string& target) {
         MadeUpProgram program = one_layer();
