@@ -8,7 +8,7 @@
 MODULE:NAME is a function or class that makes the model, or the model itself; MODULE may be a file. --input names each
 argument of forward() with the type (f32 or i64) and the shape of one sample. The number of samples stays free. An
 extent such as T:24 is free, too; 24 is the size in this export. The file is then read again, and compared with the
-model for two other numbers of samples.
+model for two other numbers of samples: its outputs, the gradients of its parameters, and its outputs in evaluation.
 """
 
 import argparse
@@ -18,9 +18,11 @@ import importlib
 import importlib.util
 import inspect
 import io
+import linecache
 import logging
 import os
 import re
+import signal
 import sys
 import traceback
 import warnings
@@ -71,10 +73,21 @@ def loaded(target):
     if not hasattr(module, name):
         raise Obstacle(f"{module_name} has no '{name}'", f"it has: {', '.join(n for n in vars(module) if n[0] != '_')}")
     found = getattr(module, name)
-    return found if isinstance(found, torch.nn.Module) else found()
+    if isinstance(found, torch.nn.Module) or not callable(found):
+        return found
+    try:
+        inspect.signature(found).bind()
+    except TypeError as error:
+        raise Obstacle(f"{name}{inspect.signature(found)} needs arguments",
+                       f"name a function that gives them: def make_net(): return {name}(...)") from error
+    return found()
 
 
 def check_model(net):
+    wrapper = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel, torch.optim.swa_utils.AveragedModel)
+    inner = "_orig_mod" if hasattr(net, "_orig_mod") else "module" if isinstance(net, wrapper) else None
+    if inner:
+        raise Obstacle(f"it gives a {type(net).__name__} around the model", f"return net.{inner}, which is the model itself")
     if not isinstance(net, torch.nn.Module):
         raise Obstacle(f"it gives a {type(net).__name__}, no torch.nn.Module", "name a function that returns the model")
     if not net.training:
@@ -85,6 +98,12 @@ def check_model(net):
             raise Obstacle(f"parameter {name} is {parameter.dtype}; those that learn must be float32",
                            "call net.float(); make a complex one of pairs, w = torch.view_as_real(w), and use "
                            "torch.view_as_complex(w) in forward()")
+    off = [part for part in net.modules() if not part.training]
+    for part in net.modules():  # the usual place where a class keeps its batch norm frozen
+        if part.training and type(part).train is not torch.nn.Module.train:
+            part.train()
+    for part in off:
+        part.training = False
     off = [name for name, part in net.named_modules() if not part.training]
     if off:
         print(f"note: as the model was made, these stay in evaluation mode: {', '.join(off)}")
@@ -130,12 +149,25 @@ def called(module, inputs, rows):
     return module(*given[0], **{one.name: value for one, value in zip(inputs[1], given[1])})
 
 
+def check_outputs(outputs):
+    if isinstance(outputs, dict) or type(outputs) in (tuple, list):
+        for one in outputs.values() if isinstance(outputs, dict) else outputs:
+            check_outputs(one)
+    elif not isinstance(outputs, torch.Tensor):
+        kind = type(outputs)
+        name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        raise Obstacle(f"forward() returns a {name}, which is no tensor",
+                       "set net.config.use_cache = False" if name.startswith("transformers.")
+                       else "return tensors, or a plain tuple, list or dict of tensors alone; for a package's model write a "
+                       "class whose forward() does so with what the model returns")
+
+
 def leaves(outputs):
-    return [one for one in torch.utils._pytree.tree_leaves(outputs) if isinstance(one, torch.Tensor)]
+    return torch.utils._pytree.tree_leaves(outputs)
 
 
 def is_users(file):
-    return f"torch{os.sep}" not in file and not file.startswith("<") and file != __file__
+    return not file.startswith((os.path.dirname(torch.__file__) + os.sep, "<")) and file != __file__
 
 
 def lines_in(text):
@@ -167,20 +199,21 @@ def first_line(error):
 def obstacle_of(error):
     """torch.export's error in plain words."""
     text, first = str(error), first_line(error)
+    files = " ".join(frame.filename for frame in traceback.extract_tb(error.__traceback__))
+    scripted = "torch.jit.script(net).save('net.pt') writes a file that --model net.pt trains"
     names = [type(one).__name__ for one in (error, error.__cause__, error.__context__)]
     if "DataDependent" in " ".join(names) or "data-dependent" in text or "Dynamic control flow" in text:
-        place, scripted = place_of(error), "torch.jit.script(net).save('net.pt') writes a file that --model net.pt trains"
-        if "batchnorm.py" in " ".join(frame.filename for frame in traceback.extract_tb(error.__traceback__)):
+        place = place_of(error)
+        if "batchnorm.py" in files:
             return Obstacle(f"a batch norm has momentum=None, at {place}", f"give it a number; or keep it: {scripted}")
         return Obstacle(f"what the model computes depends on values of its data, at {place}",
                         "write that place without if, loops, item() and int() over values of tensors: torch.where(), "
                         "masks, or sums over all samples; drop an assert that is there to find mistakes alone; or keep "
                         f"it: {scripted}")
-    unknown = re.search(r"Found <class '([^']+)'> in output", text)
-    if unknown:
-        return Obstacle(f"forward() returns a {unknown[1]}, which is no tensor",
-                        "set net.config.use_cache = False" if unknown[1].startswith("transformers.")
-                        else "return tensors, or a list or a dict of tensors")
+    if "rnn.py" in files and "FakeTensor" in text:
+        return Obstacle(f"torch.export takes no packed sequences, at {place_of(error)}",
+                        "give the layer all steps, and take that of each length by gather(); or keep it: " + scripted +
+                        "; there, series come as [n, 1, T, F] and lengths as f32 [n, 1, 1, 1]")
     if "specializ" in text or "inferred to be a constant" in text or "Constraints violated" in text:
         asked = re.findall(r"^\s*(\w+ = .*)$", text, re.MULTILINE)
         return Obstacle(f"forward() takes only some numbers of samples or sizes: {'; '.join(asked) or first}",
@@ -189,6 +222,26 @@ def obstacle_of(error):
                         + ("; give torch.cdist compute_mode='use_mm_for_euclid_dist'" if "max=25" in text else ""))
     return Obstacle(f"torch.export cannot export the model: {type(error).__name__}: {first}\n  at {place_of(error)}",
                     "change that place, or see https://docs.pytorch.org/docs/stable/export.html")
+
+
+def derivative_in(net, inputs):
+    """The user's line that asks for derivatives in forward(), or None."""
+    found = []
+
+    def watch(frame, event, _):
+        file, outer = frame.f_code.co_filename, frame
+        is_one = file.endswith("eager_transforms.py") or (frame.f_code.co_name == "grad" and "autograd" in file)
+        while event == "call" and is_one and outer and not is_users(outer.f_code.co_filename):
+            outer = outer.f_back
+        if event == "call" and is_one and outer:
+            found.append(f"{outer.f_code.co_filename}, line {outer.f_lineno}")
+
+    sys.setprofile(watch)
+    try:
+        called(copy.deepcopy(net), inputs, ROWS)
+    finally:
+        sys.setprofile(None)
+    return found[0] if found else None
 
 
 def exported(net, inputs):
@@ -200,7 +253,11 @@ def exported(net, inputs):
         with contextlib.redirect_stderr(io.StringIO()):  # which has the whole graph if this fails
             return torch.export.export(net, tuple(sample[0]), keywords, dynamic_shapes=shapes)
     except Exception as error:
-        raise obstacle_of(error) from error
+        place = derivative_in(net, inputs)
+        raise obstacle_of(error) if place is None else Obstacle(
+            f"torch.export keeps no derivatives that forward() takes, at {place}",
+            "write out these derivatives by hand; or keep torch.autograd.grad in a model of TorchScript: "
+            "torch.jit.script(net).save('net.pt') writes a file that --model net.pt trains") from error
 
 
 def check_graph(program):
@@ -227,26 +284,132 @@ def check_graph(program):
                 print(f"note: the model takes {bounds.lower} samples or more at a time")
 
 
+def equal(ones, others, scale=1.0):
+    return len(ones) == len(others) and all(one.shape == other.shape and torch.allclose(
+        one, other, rtol=1e-4, atol=1e-5 * scale, equal_nan=True) for one, other in zip(ones, others))
+
+
+def pairs_of(net, program):
+    """(name, parameter, the program's): one with two names may be two in the program."""
+    theirs, names = dict(program.named_parameters(remove_duplicate=False)), {}
+    for name, one in net.named_parameters(remove_duplicate=False):
+        names.setdefault(one, []).append(name)
+    return [(tied[0], one, list({theirs[n] for n in tied if n in theirs})) for one, tied in names.items()]
+
+
+def backward(module, outputs):
+    """Of a fixed loss, in which each number of the outputs has its own weight."""
+    reals = [torch.view_as_real(one) if one.is_complex() else one for one in outputs if one.requires_grad]
+    module.zero_grad()
+    if reals:
+        sum((one * torch.arange(one.numel()).cos().reshape(one.shape)).sum() for one in reals).backward()
+
+
+def check_gradients(pairs):
+    gradients = [[sum((p.grad for p in group if p.grad is not None), start=torch.zeros_like(one)) for group in ([one], others)]
+                 for _, one, others in pairs]
+    scale = max([float(one.nan_to_num(0, 0, 0).abs().max()) for one, _ in gradients if one.numel()], default=0)
+    for (name, *_), (one, other) in zip(pairs, gradients):
+        if not equal([one], [other], scale):
+            raise Obstacle(f"the program's gradient of {name} differs from the model's: torch.export keeps no backward() of a "
+                           "torch.autograd.Function, and no hooks",
+                           "write g(x) + (f(x) - g(x)).detach() for values of f(x) with the gradient of g(x), and no hooks")
+
+
+def switched(program):
+    """Switches to evaluation, as 'lockstep eval' does. Returns the states of what can be switched: {True} if all is on."""
+    states = set()
+    for part in program.modules():
+        nodes = part.graph.nodes if isinstance(part, torch.fx.GraphModule) else []
+        for node in (one for one in nodes if hasattr(one.target, "_schema")):
+            names = [one.name for one in node.target._schema.arguments]
+            given = {**dict(zip(names, node.args)), **node.kwargs}
+            flag = next((n for n in ("training", "use_input_stats", "train", "dropout_p") if n in given), None)
+            needs = next((n for n in ("running_mean", "p", "dropout", "dropout_p") if n in names), flag)
+            if flag is None or given.get(needs) in (None, 0):
+                continue
+            states.add(given[flag] not in (False, 0))
+            given[flag] = 0.0 if flag == "dropout_p" else False
+            node.args = tuple(given[n] for n in names[:len(node.args)])
+            node.kwargs = {n: given[n] for n in node.kwargs}
+        if nodes:
+            part.recompile()
+    return states
+
+
+def readers_of_training(net, inputs):
+    """The outputs in evaluation, and the lines that read self.training. Those of PyTorch's layers and of dropout are switched."""
+    lines = {}
+
+    def read(part):
+        frame = sys._getframe(1)
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if not file.startswith(os.path.dirname(torch.nn.modules.__file__)) and "dropout" not in linecache.getline(file, line):
+            lines[f"{file}, line {line}"] = True
+        return vars(part)["training"]
+
+    torch.nn.Module.training = property(read, lambda part, mode: vars(part).update(training=mode))
+    try:
+        return leaves(called(net, inputs, ROWS)), list(lines)
+    finally:
+        del torch.nn.Module.training
+
+
+def check_evaluation(net, program, inputs):
+    if switched(program) == {False}:
+        print("note: no dropout or batch norm is in training mode: train the file with --model-mode as-exported")
+    try:
+        wanted, lines = readers_of_training(net.eval(), inputs)
+        is_equal = equal(wanted, leaves(called(program, inputs, ROWS)))
+    except Exception:
+        return  # a model for training alone
+    if not is_equal:
+        print("note: 'lockstep eval' and 'predict' give other outputs than net.eval(). They run what training runs"
+              + "".join(f"\n  where self.training is read, {line}" for line in lines)
+              + "\n  They switch off dropout: for DropPath write x * F.dropout(x.new_ones(shape), p, self.training)")
+
+
+def note_changes(net, later):
+    """Numbers of Python, which are not seen where they change little: exp(-1e-5 * steps)."""
+    for (path, part), other in zip(net.named_modules(), later.modules()):
+        for name, value in vars(part).items():
+            if type(value) in (bool, int, float) and vars(other).get(name) != value:
+                print(f"note: forward() changes {path}.{name}, a number of Python, which is constant in the program; for one "
+                      f"that changes write self.register_buffer('{name}', torch.tensor({value}))".replace(" .", " ", 1))
+
+
 def compared(net, path, inputs):
-    """The file's program against the model, for other numbers of samples."""
-    model = copy.deepcopy(net)
+    """The file's program against the model, for other numbers of samples. Gives the outputs' shapes."""
     try:
         program = torch.export.load(path).module()
     except Exception as error:
         raise Obstacle(f"PyTorch {torch.__version__} does not read what it wrote: {type(error).__name__}: {first_line(error)}",
                        "export with another PyTorch, 2.9 or later, or write what it names with other operators") from error
+    pairs, shapes = pairs_of(net, program), []
     for rows in (ROWS - 1, ROWS + 3):
-        wanted = leaves(called(model, inputs, rows))
+        wanted = leaves(called(net, inputs, rows))
         try:
             found = leaves(called(program, inputs, rows))
         except Exception as error:
             raise Obstacle(f"the program does not take {rows} samples: {first_line(error)}",
                            "write x.shape[0] or x.flatten(1) in forward() in place of a number of samples") from error
-        for one, other in zip(wanted, found, strict=True):
-            if one.shape != other.shape or not torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True):
-                raise Obstacle(f"for {rows} samples, the program's output differs from the model's",
-                               "the model keeps state outside of buffers, or draws from a generator of its own: do not")
-    return wanted
+        if not equal(wanted, found):
+            raise Obstacle(f"for {rows} samples, the program's output differs from the model's",
+                           "the model keeps state outside of buffers, or draws from a generator of its own: do not")
+        backward(net, wanted)
+        backward(program, found)
+        check_gradients(pairs)
+        shapes.append([one.shape for one in wanted])
+        with torch.no_grad():  # what begins with zeros would hide what is before it
+            for _, one, others in pairs:
+                if one.requires_grad:
+                    one += 0.01 * torch.randn_like(one)
+                    for other in others:
+                        other.copy_(one)
+    check_evaluation(net, program, inputs)
+    sizes = [[str(a) if a == b else "n" if (a, b) == (ROWS - 1, ROWS + 3) else "?" for a, b in zip(*both)]
+             for both in zip(*shapes)]
+    return ", ".join(f"[{', '.join(one)}]" for one in sizes)
 
 
 def main():
@@ -263,20 +426,24 @@ def main():
     inputs = in_order(net, given)
     try:
         prepare(net, inputs)
-        called(copy.deepcopy(net), inputs, ROWS)
+        later = copy.deepcopy(net)
+        outputs = called(later, inputs, ROWS)
     except Exception as error:
-        raise Obstacle(f"the model fails on such inputs by itself: {first_line(error)}\n"
-                       f"  at {place_of(error)}", "give --input the shapes that forward() takes; f32 are random numbers here, i64 are 0") from error
+        raise Obstacle(f"the model fails on such inputs by itself: {first_line(error)}\n  at {place_of(error)}", "give "
+                       "--input the shapes that forward() takes; f32 are random numbers here. i64 are 0, as in the trial "
+                       "before each training: of lengths, write lengths.clamp(min=1) in forward()") from error
+    note_changes(net, later)
+    check_outputs(outputs)
     program = exported(copy.deepcopy(net), inputs)
     check_graph(program)
-    torch.export.save(program, options.out)
-    try:
-        outputs = compared(net, options.out, inputs)
-    except Obstacle:
-        os.remove(options.out)
-        raise
     count = sum(p.numel() for p in net.parameters() if p.requires_grad)
-    shapes = ", ".join(f"[n{''.join(f', {size}' for size in one.shape[1:])}]" for one in outputs)
+    try:
+        torch.export.save(program, options.out)
+        shapes = compared(net, options.out, inputs)
+    except BaseException:
+        if os.path.exists(options.out):
+            os.remove(options.out)
+        raise
     print(f"{options.out}: {count:,} parameters learn; outputs {shapes}; equal for {ROWS - 1} and {ROWS + 3} samples")
     print(f"next: lockstep models {options.out}")
 
@@ -284,7 +451,11 @@ def main():
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # where 'head' reads only the beginning
     try:
         main()
     except Obstacle as obstacle:
         sys.exit(f"lockstep_export: {obstacle}")
+    except Exception as error:
+        sys.exit(f"lockstep_export: {type(error).__name__}: {first_line(error)}\n  at {place_of(error)}\n  fix: change that place")

@@ -3,9 +3,14 @@
 
 The printed script exports a class that has all kinds of tensors, and one that cannot be copied. After some steps of
 training, both kinds of export must give the former the weights with which Lockstep itself predicts. Classes with
-parameters that are not f32 train after the change that their refusal names.
+parameters that are not f32 train after the change that their refusal names. What torch.export drops, or keeps of the
+training alone, is said; the forms that are advised are exported without a word.
 """
 
+import collections
+import contextlib
+import importlib
+import io
 import json
 import os
 import pathlib
@@ -13,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import unittest.mock
 
 import numpy
 import torch
@@ -90,6 +96,95 @@ def unread():
     return nn.Linear(6, 4)
 
 
+class Small(nn.Module):
+    """What the script says of `body`, which computes its outputs. A name begins with `it_`, and is below."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.a, self.b, self.norm, self.body, self.steps = nn.Linear(6, 4), nn.Linear(4, 4), nn.BatchNorm1d(4), body, 0
+
+    def forward(self, x):
+        return self.body(self, x)
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+class FrozenNorm(Small):
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+
+class Packed(Small):
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, self.body(lengths).cpu(), batch_first=True, enforce_sorted=False)
+        return self.layer(packed)[1][0]
+
+    def __init__(self, body):
+        super().__init__(body)
+        self.layer = nn.GRU(6, 4, batch_first=True)
+
+
+def dropped_path(net, x):
+    x = net.a(x)
+    return x * x.new_empty(x.shape[0], 1).bernoulli_(0.5) if net.training else x
+
+
+def counted(net, x):
+    net.steps += 1
+    return net.a(x) * (1 + 1e-7 * net.steps)
+
+
+def derivative(net, x):
+    x = x.detach().requires_grad_(True)
+    return torch.autograd.grad(net.b(net.a(x).tanh()).sum(), x, create_graph=True)[0]
+
+
+def hooked():
+    net = Small(lambda net, x: net.b(net.a(x)))
+    net.a.weight.register_hook(lambda gradient: -gradient)
+    return net
+
+
+Pair = collections.namedtuple("Pair", "first second")
+GRADIENT = "the program's gradient of a.weight differs from the model's"
+EQUAL = "equal for 3 and 7 samples"
+DROPPED = r"than net\.eval\(\)[^\n]*\n  where self\.training is read, [^\n]*program_round_trip\.py, line \d+\n  .*for DropPath write"
+DERIVATIVE = r"no derivatives that forward\(\) takes, at [^\n]*program_round_trip\.py, line \d+\n"
+SAID = {  # (what is exported, what the script says, as a pattern)
+    "it_reverses": (lambda: Small(lambda net, x: net.b(Reversed.apply(net.a(x)))), GRADIENT),
+    "it_reverses_as_advised": (lambda: Small(lambda net, x: net.b(-net.a(x) + (2 * net.a(x)).detach())), "^it_.*" + EQUAL),
+    "it_has_hooks": (hooked, GRADIENT),
+    "it_has_no_gradient": (lambda: Small(lambda net, x: (x > 0).float()), r"^it_.*outputs \[n, 6\]; " + EQUAL),
+    "it_drops_paths": (lambda: Small(dropped_path), DROPPED),
+    "it_drops_as_advised": (lambda: Small(lambda net, x: net.a(x) * F.dropout(x.new_ones(x.shape[0], 1), 0.5, net.training)),
+                            "^it_.*" + EQUAL),
+    "it_keeps_norms_frozen": (lambda: FrozenNorm(lambda net, x: net.norm(net.a(x))),
+                              r"evaluation mode: norm\n.*--model-mode as-exported\n"),
+    "it_counts": (lambda: Small(counted), r"forward\(\) changes steps, .*register_buffer\('steps', torch\.tensor\(0\)\)\n"),
+    "it_returns_a_pair": (lambda: Small(lambda net, x: Pair(x, net.a(x))), "returns a program_round_trip.Pair, which is no"),
+    "it_returns_a_number": (lambda: Small(lambda net, x: {"y": net.a(x), "n": x.shape[1]}), "returns a int, which is no tensor"),
+    "it_needs_arguments": (Small, r"it_needs_arguments\(body\) needs arguments\n  fix: .*def make_net\(\): return it_\w+\(\.\.\.\)"),
+    "it_is_wrapped": (lambda: nn.DataParallel(hooked()), r"fix: return net\.module, "),
+    "it_is_compiled": (lambda: torch.compile(hooked()), r"fix: return net\._orig_mod, "),
+    "it_takes_derivatives": (lambda: Small(derivative), DERIVATIVE),
+    "it_takes_torch_func": (lambda: Small(lambda net, x: torch.func.grad(lambda y: net.a(y).tanh().sum())(x)), DERIVATIVE),
+    "it_has_one_loss": (lambda: Small(lambda net, x: net.a(x).square().mean()), r"outputs \[\]; " + EQUAL),
+    "it_packs": (lambda: Packed(lambda lengths: lengths.clamp(min=1)), "takes no packed sequences"),
+    "it_packs_nothing": (lambda: Packed(lambda lengths: lengths), r"write lengths\.clamp\(min=1\) in forward\(\)"),
+}
+globals().update({name: make for name, (make, _) in SAID.items()})
+
+
 class Kept:
     """As transformers' language models return what later tokens need."""
 
@@ -141,6 +236,29 @@ def export(model, out, *given):
 def refusal(*words):
     return subprocess.run([sys.executable, "-B", "lockstep_export.py", *words, "--out", "refused.pt2"],
                           capture_output=True, text=True).stderr
+
+
+def script_says(name):
+    """By the script, which runs in this process. A refusal leaves no file."""
+    given = ["--input=x=f32[3,6]", "--input=lengths=i64[]"] if "packs" in name else ["--input=x=f32[6]"]
+    out = io.StringIO()
+    sys.path.insert(0, os.getcwd())
+    script = importlib.import_module("lockstep_export")
+    file = f"{name}.pt2"
+    with unittest.mock.patch.object(sys, "argv", ["", f"{__file__}:{name}", *given, "--out", file]), contextlib.redirect_stdout(out):
+        try:
+            script.main()
+        except script.Obstacle as obstacle:
+            return f"{out.getvalue()}{obstacle}" + (" and a file" if os.path.exists(file) else "")
+    return out.getvalue()
+
+
+def ends_quietly_into_head(*words):
+    with subprocess.Popen([sys.executable, "-B", "lockstep_export.py", *words, "--out", "piped.pt2"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as program:
+        program.stdout.close()
+        errors = program.stderr.read()
+    return "BrokenPipe" not in errors and os.path.exists("piped.pt2")
 
 
 def make_net():
@@ -243,6 +361,10 @@ def main():
             fix in refusal(f"{__file__}:OfTransformers", f"--input=x=f32[{rows},6]")
             for rows, fix in ((1, "returns a transformers.cache_utils.Kept, which is no tensor\n  fix: set net.config.use_cache"
                                " = False"), (2, "fix: call net.set_experts_implementation('batched_mm')")))))
+        for name, (_, pattern) in SAID.items():
+            text = script_says(name)
+            results.append(check(f"{name}: {text!r}"[:300], bool(re.search(pattern, text)) and " and a file" not in text))
+        results.append(check("a reader that goes", ends_quietly_into_head(f"{__file__}:make_net", "--input=x=f32[1,6,6]")))
         for dtype in (torch.float64, torch.float16, torch.bfloat16):
             name = str(dtype)[6:]
             results.append(check(f"a model of {name}, mended", trains_as_advised(
