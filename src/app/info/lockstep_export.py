@@ -87,7 +87,7 @@ def check_model(net):
     wrapper = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel, torch.optim.swa_utils.AveragedModel)
     inner = "_orig_mod" if hasattr(net, "_orig_mod") else "module" if isinstance(net, wrapper) else None
     if inner:
-        raise Obstacle(f"it gives a {type(net).__name__} around the model", f"return net.{inner}, which is the model itself")
+        raise Obstacle(f"it gives a {type(net).__name__} around the model", f"name a function that returns net.{inner}")
     if not isinstance(net, torch.nn.Module):
         raise Obstacle(f"it gives a {type(net).__name__}, no torch.nn.Module", "name a function that returns the model")
     if not net.training:
@@ -99,7 +99,7 @@ def check_model(net):
                            "call net.float(); make a complex one of pairs, w = torch.view_as_real(w), and use "
                            "torch.view_as_complex(w) in forward()")
     off = [part for part in net.modules() if not part.training]
-    for part in net.modules():  # the usual place where a class keeps its batch norm frozen
+    for part in reversed(list(net.modules())):  # where many classes keep batch norm frozen; the outer one decides
         if part.training and type(part).train is not torch.nn.Module.train:
             part.train()
     for part in off:
@@ -229,19 +229,18 @@ def derivative_in(net, inputs):
     found = []
 
     def watch(frame, event, _):
-        file, outer = frame.f_code.co_filename, frame
-        is_one = file.endswith("eager_transforms.py") or (frame.f_code.co_name == "grad" and "autograd" in file)
-        while event == "call" and is_one and outer and not is_users(outer.f_code.co_filename):
-            outer = outer.f_back
-        if event == "call" and is_one and outer:
-            found.append(f"{outer.f_code.co_filename}, line {outer.f_lineno}")
+        file = frame.f_code.co_filename
+        if event == "call" and (file.endswith("eager_transforms.py") or frame.f_code.co_name == "grad" and "autograd" in file):
+            while not is_users(frame.f_code.co_filename):
+                frame = frame.f_back
+            found.append(f"{frame.f_code.co_filename}, line {frame.f_lineno}")
 
     sys.setprofile(watch)
     try:
         called(copy.deepcopy(net), inputs, ROWS)
     finally:
         sys.setprofile(None)
-    return found[0] if found else None
+    return next(iter(found), None)
 
 
 def exported(net, inputs):
@@ -364,9 +363,10 @@ def check_evaluation(net, program, inputs):
     except Exception:
         return  # a model for training alone
     if not is_equal:
-        print("note: 'lockstep eval' and 'predict' give other outputs than net.eval(). They run what training runs"
+        print("note: 'lockstep eval' and 'predict' give other outputs than net.eval(). They run what training runs, with "
+              "PyTorch's dropout and batch norm switched off"
               + "".join(f"\n  where self.training is read, {line}" for line in lines)
-              + "\n  They switch off dropout: for DropPath write x * F.dropout(x.new_ones(shape), p, self.training)")
+              + "\n  for DropPath write x * F.dropout(x.new_ones(shape), p, self.training)")
 
 
 def note_changes(net, later):
