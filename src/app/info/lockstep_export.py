@@ -87,7 +87,7 @@ def check_model(net):
     wrapper = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel, torch.optim.swa_utils.AveragedModel)
     inner = "_orig_mod" if hasattr(net, "_orig_mod") else "module" if isinstance(net, wrapper) else None
     if inner:
-        raise Obstacle(f"it gives a {type(net).__name__} around the model", f"name a function that returns net.{inner}")
+        raise Obstacle(f"the model is within {type(net).__name__}", f"name a function that returns net.{inner}")
     if not isinstance(net, torch.nn.Module):
         raise Obstacle(f"it gives a {type(net).__name__}, no torch.nn.Module", "name a function that returns the model")
     if not net.training:
@@ -156,10 +156,10 @@ def check_outputs(outputs):
     elif not isinstance(outputs, torch.Tensor):
         kind = type(outputs)
         name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-        raise Obstacle(f"forward() returns a {name}, which is no tensor",
+        raise Obstacle(f"forward() returns {'an' if name[0] in 'aeiou' else 'a'} {name}, which is no tensor",
                        "set net.config.use_cache = False" if name.startswith("transformers.")
-                       else "return tensors, or a plain tuple, list or dict of tensors alone; for a package's model write a "
-                       "class whose forward() does so with what the model returns")
+                       else "return tensors, or a plain tuple, list or dict of them; around a package's model write a class "
+                       "whose forward() does so")
 
 
 def leaves(outputs):
@@ -236,10 +236,8 @@ def derivative_in(net, inputs):
             found.append(f"{frame.f_code.co_filename}, line {frame.f_lineno}")
 
     sys.setprofile(watch)
-    try:
-        called(copy.deepcopy(net), inputs, ROWS)
-    finally:
-        sys.setprofile(None)
+    called(copy.deepcopy(net), inputs, ROWS)
+    sys.setprofile(None)
     return next(iter(found), None)
 
 
@@ -255,8 +253,8 @@ def exported(net, inputs):
         place = derivative_in(net, inputs)
         raise obstacle_of(error) if place is None else Obstacle(
             f"torch.export keeps no derivatives that forward() takes, at {place}",
-            "write out these derivatives by hand; or keep torch.autograd.grad in a model of TorchScript: "
-            "torch.jit.script(net).save('net.pt') writes a file that --model net.pt trains") from error
+            "write out these derivatives by hand; a file of torch.jit.script(net).save('net.pt') keeps torch.autograd.grad, "
+            "but is for training alone: 'lockstep eval' and 'predict' fail") from error
 
 
 def check_graph(program):

@@ -149,6 +149,12 @@ def derivative(net, x):
     return torch.autograd.grad(net.b(net.a(x).tanh()).sum(), x, create_graph=True)[0]
 
 
+def reversed_before_zeros():
+    net = Small(lambda net, x: net.b(Reversed.apply(net.a(x))))
+    nn.init.zeros_(net.b.weight)
+    return net
+
+
 def hooked():
     net = Small(lambda net, x: net.b(net.a(x)))
     net.a.weight.register_hook(lambda gradient: -gradient)
@@ -162,6 +168,7 @@ DROPPED = r"than net\.eval\(\)[^\n]*\n  where self\.training is read, [^\n]*prog
 DERIVATIVE = r"no derivatives that forward\(\) takes, at [^\n]*program_round_trip\.py, line \d+\n"
 SAID = {  # (what is exported, what the script says, as a pattern)
     "it_reverses": (lambda: Small(lambda net, x: net.b(Reversed.apply(net.a(x)))), GRADIENT),
+    "it_reverses_before_zeros": (reversed_before_zeros, GRADIENT),
     "it_reverses_as_advised": (lambda: Small(lambda net, x: net.b(-net.a(x) + (2 * net.a(x)).detach())), "^it_.*" + EQUAL),
     "it_has_hooks": (hooked, GRADIENT),
     "it_has_no_gradient": (lambda: Small(lambda net, x: (x > 0).float()), r"^it_.*outputs \[n, 6\]; " + EQUAL),
@@ -172,7 +179,7 @@ SAID = {  # (what is exported, what the script says, as a pattern)
                               r"evaluation mode: norm\n.*--model-mode as-exported\n"),
     "it_counts": (lambda: Small(counted), r"forward\(\) changes steps, .*register_buffer\('steps', torch\.tensor\(0\)\)\n"),
     "it_returns_a_pair": (lambda: Small(lambda net, x: Pair(x, net.a(x))), "returns a program_round_trip.Pair, which is no"),
-    "it_returns_a_number": (lambda: Small(lambda net, x: {"y": net.a(x), "n": x.shape[1]}), "returns a int, which is no tensor"),
+    "it_returns_a_number": (lambda: Small(lambda net, x: {"y": net.a(x), "n": x.shape[1]}), "returns an int, which is no tensor"),
     "it_needs_arguments": (Small, r"it_needs_arguments\(body\) needs arguments\n  fix: .*def make_net\(\): return it_\w+\(\.\.\.\)"),
     "it_is_wrapped": (lambda: nn.DataParallel(hooked()), r"fix: name a function that returns net\.module$"),
     "it_is_compiled": (lambda: torch.compile(hooked()), r"fix: name a function that returns net\._orig_mod$"),
@@ -363,7 +370,8 @@ def main():
                                " = False"), (2, "fix: call net.set_experts_implementation('batched_mm')")))))
         for name, (_, pattern) in SAID.items():
             text = script_says(name)
-            results.append(check(f"{name}: {text!r}"[:300], bool(re.search(pattern, text)) and " and a file" not in text))
+            is_right = bool(re.search(pattern, text)) and " and a file" not in text
+            results.append(check(name if is_right else f"{name}: {text}", is_right))
         results.append(check("a reader that goes", ends_quietly_into_head(f"{__file__}:make_net", "--input=x=f32[1,6,6]")))
         for dtype in (torch.float64, torch.float16, torch.bfloat16):
             name = str(dtype)[6:]
