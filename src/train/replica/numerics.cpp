@@ -103,24 +103,26 @@ void check_team(int threads) {
     static const auto set_dynamic = openmp_function<void (*)(int)>("omp_set_dynamic");
     if (set_dynamic) set_dynamic(0);
     const int team = team_size();
-    check(team == threads,
-          "E706",
-          fmt::format("OpenMP gives {} of {} threads", team, threads),
-          limits_text() + "; kernels would leave results unwritten",
-          "unset it, or use --threads 1 in a new run");
+    check(team == threads, [&] {
+        return Error("E706",
+                     fmt::format("OpenMP gives {} of {} threads", team, threads),
+                     limits_text() + "; kernels would leave results unwritten",
+                     "unset it, or use --threads 1 in a new run");
+    });
 }
 
 void check_rounding() {
     volatile float least_normal = std::numeric_limits<float>::min();
     volatile float least = std::numeric_limits<float>::denorm_min();
     const bool keeps_tiny = least_normal / 2 != 0 && least * 2 != 0;
-    check(keeps_tiny && std::fegetround() == FE_TONEAREST,
-          "E708",
-          keeps_tiny ? "numbers are not rounded to nearest"
-                     : "numbers below 1.2e-38 are flushed to zero",
-          "a library in this process changed how the processor computes; those compiled "
-          "with -ffast-math do when they are loaded",
-          "check LD_PRELOAD and the libraries that the program was linked with");
+    check(keeps_tiny && std::fegetround() == FE_TONEAREST, [&] {
+        return Error("E708",
+                     keeps_tiny ? "numbers are not rounded to nearest"
+                                : "numbers below 1.2e-38 are flushed to zero",
+                     "a library in this process changed how the processor computes; those compiled "
+                     "with -ffast-math do when they are loaded",
+                     "check LD_PRELOAD and the libraries that the program was linked with");
+    });
 }
 
 // The C library chooses its kernels before main().

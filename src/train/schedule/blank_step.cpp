@@ -123,14 +123,16 @@ void check_output_shape(const Model& model,
     std::vector<std::int64_t> wanted = task.output_shape();
     wanted.insert(wanted.begin(), rows);
     const at::IntArrayRef found = outputs.front().tensor.sizes();
-    check(found == at::IntArrayRef(wanted),
-          "E217",
-          "the model is not for this task",
-          fmt::format("its output for {} sample(s) is [{}], the task's targets need [{}]",
-                      rows,
-                      fmt::join(found, ", "),
-                      fmt::join(wanted, ", ")),
-          fix_of_output(model, task));
+    check(found == at::IntArrayRef(wanted), [&] {
+        return Error(
+            "E217",
+            "the model is not for this task",
+            fmt::format("its output for {} sample(s) is [{}], the task's targets need [{}]",
+                        rows,
+                        fmt::join(found, ", "),
+                        fmt::join(wanted, ", ")),
+            fix_of_output(model, task));
+    });
 }
 
 at::Tensor blank_loss(Model& model, const Task& task, const ModelShape& shape, std::int64_t rows) {
