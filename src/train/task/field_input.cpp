@@ -159,7 +159,7 @@ class RawInput : public FieldInput {
     Field field_;
 };
 
-// All tokens of a sample [T + 1], of any whole type, but the last, which nothing follows.
+// All tokens of a sample [T + 1], of any type, but the last, which nothing follows.
 class TokenInput : public RawInput {
   public:
     /// Errors: E217 if there is no room for two, E248 if `pipeline` does more than normalise.
@@ -176,7 +176,8 @@ class TokenInput : public RawInput {
     ImageShape shape() const override { return {1, 1, RawInput::shape().width - 1}; }
 
     at::Tensor read(std::span<const std::byte> rows, const KeyedSamples& samples) const override {
-        return RawInput::read(rows, samples).narrow(1, 0, shape().width).contiguous();
+        const at::Tensor all = RawInput::read(rows, samples).to(torch::kInt64);
+        return all.narrow(1, 0, shape().width).contiguous();
     }
 };
 
