@@ -157,11 +157,14 @@ class Convolution : public LeafNode {
                 image_columns(input_, rule(0), rule(1)),
                 false};
     }
-    // Leaves as groups of one convolution.
+    // Leaves as groups of one convolution. Not in 16 bits: those of few numbers can be the same,
+    // once, after sums in another order.
     std::optional<GradientsAtOnce> at_once(const Tensor& gradient,
                                            const LeafCut& cut,
                                            std::size_t edge) const override {
-        if (!cut.is_small(input_) || !cut.is_small(gradient)) return {};
+        if (gradient.scalar_type() != at::kFloat || !cut.is_small(input_) ||
+            !cut.is_small(gradient))
+            return {};
         const std::int64_t kind[] = {groups_, is_transposed_, static_cast<std::int64_t>(edge)};
         return {{.key = key_of(LeafOperator::convolution_weights,
                                {gradient, input_, weight_},
