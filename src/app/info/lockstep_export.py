@@ -253,8 +253,8 @@ def exported(net, inputs):
         place = derivative_in(net, inputs)
         raise obstacle_of(error) if place is None else Obstacle(
             f"torch.export keeps no derivatives that forward() takes, at {place}",
-            "write out these derivatives by hand; a file of torch.jit.script(net).save('net.pt') keeps torch.autograd.grad, "
-            "but is for training alone: 'lockstep eval' and 'predict' fail") from error
+            "write out these derivatives by hand; or keep torch.autograd.grad in a model of TorchScript: "
+            "torch.jit.script(net).save('net.pt')") from error
 
 
 def check_graph(program):
