@@ -126,7 +126,8 @@ bool is_within(const std::optional<KnownValues>& values, double most) {
 
 // Returns true for stored numbers that stand for others, so that they number no classes.
 bool is_scaled(const DatasetFacts& facts) {
-    return facts.cf && (facts.cf->packing.scale || facts.cf->packing.offset);
+    return facts.cf &&
+           (facts.cf->packing.scale.value_or(1) != 1 || facts.cf->packing.offset.value_or(0) != 0);
 }
 
 // Returns the way in which its numbers can be a target; nothing if they cannot.
