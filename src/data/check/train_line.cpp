@@ -229,13 +229,13 @@ std::string remark(const Inspection& all, const TrainField& input, const Learned
             target.name);
     const bool has_slices = given && input.name == "images" && input.shape.size() == 3 &&
                             given->layout != RowLayout::hwc && input.shape[0] > most_channels;
-    if (has_slices && !all.is_of_fields())
-        return fmt::format(
-            "it takes the {} slices of a sample for channels; a model of your own, such as one "
-            "with Conv3d, takes volumes with a channel: {}",
-            input.shape[0],
-            way_to_write(all, input.name, "x[:,None]"));
-    return classes_instead(all, learned);
+    std::string classes = classes_instead(all, learned);
+    if (!has_slices || all.is_of_fields() || !classes.empty()) return classes;
+    return fmt::format(
+        "it takes the {} slices of a sample for channels; a model of your own, such as one with "
+        "Conv3d, takes volumes with a channel: {}",
+        input.shape[0],
+        way_to_write(all, input.name, "x[:,None]"));
 }
 
 // Returns the numbers of masks that have a further dimension; "" if `data` are no such masks.
