@@ -218,8 +218,10 @@ struct TrainField {
         return !values() || (values()->least >= 0 && values()->most <= most);
     }
 
+    /// Of all its samples, not only of those that were looked at.
     bool is_constant() const {
-        return values() && values()->count > 1 && values()->least == values()->most;
+        return values() && values()->count > 1 && data->rows_read == samples &&
+               values()->least == values()->most;
     }
 
     double least() const { return values()->least; }
