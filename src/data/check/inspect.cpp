@@ -243,6 +243,14 @@ class Inspecting {
             shell_word(mapping_text(fields[1])));
     }
 
+    // Where numbers cannot be read, missing ones cannot be looked for.
+    static std::vector<FieldMapping> suggested_unread(const std::vector<Candidate>& all) {
+        std::vector<FieldMapping> fields = suggested_mappings(all);
+        for (FieldMapping& field : fields)
+            if (field.cf) field.cf->instead = std::nan("");
+        return fields;
+    }
+
     // Returns the fields without regard to obstacles: opening them gives the remedy.
     static std::vector<FieldMapping> without_obstacles(std::vector<Candidate> all) {
         std::vector<FieldMapping> fields;
@@ -250,9 +258,7 @@ class Inspecting {
             if (fields.empty() && !each.obstacle.empty()) fields = {{"features", each.name}};
             each.obstacle.clear();
         }
-        std::vector<FieldMapping> suggested = suggested_mappings(all);
-        for (FieldMapping& field : suggested)
-            if (field.cf) field.cf->instead = std::nan("");  // missing ones cannot be looked for
+        const std::vector<FieldMapping> suggested = suggested_unread(all);
         return suggested.empty() ? fields : suggested;
     }
 
@@ -282,7 +288,7 @@ class Inspecting {
             if (each.facts.number) each.obstacle.clear();
             each.facts.size.insert(each.facts.size.begin(), 1);
         }
-        const std::vector<FieldMapping> fields = suggested_mappings(samples);
+        const std::vector<FieldMapping> fields = suggested_unread(samples);
         if (fields.size() != 2) return;
         const std::vector<FieldMapping> groups = fields_of_groups(fields, place.all);
         const bool are_several = place.files.size() > 1 || !groups.empty();
