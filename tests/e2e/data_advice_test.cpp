@@ -386,7 +386,12 @@ h5py.File('holes.nc', 'a')['y'].attrs['scale_factor'] = 0.5
 x = r.normal(size=(24, 8, 6))
 h5py.File('same.h5', 'w').update({'x': x, 'targets': n.full(24, 3.5)})
 h5py.File('steps.h5', 'w').update({'x': x, 'labels': r.integers(0, 4, (24, 8))})
-h5py.File('v.h5', 'w').update({'x': r.normal(size=(24, 8, 6, 6)), 'labels': n.arange(24) % 3}))");
+h5py.File('v.h5', 'w').update({'x': r.normal(size=(24, 8, 6, 6)), 'labels': n.arange(24) % 3})
+h5py.File('one.h5', 'w').update({'x': x, 'labels': n.arange(24) % 3})
+h5py.File('one.h5', 'a')['labels'].attrs['scale_factor'] = 1.0
+for k in (0, 1): h5py.File(f'part{k}.h5', 'w').update({'x': x, 'targets': n.full(24, float(k))})
+x[0, 0, 0] = n.nan; f = h5py.File('nan.h5', 'w'); f.update({'x': x, 'targets': n.arange(24.)})
+f['x'].attrs['valid_range'] = [-9., 9.]; f.close())");
     const std::tuple<const char*, const char*, const char*> files[]{
         {"whole.nc",
          "images=/t2m:cf ",
@@ -394,12 +399,16 @@ h5py.File('v.h5', 'w').update({'x': r.normal(size=(24, 8, 6, 6)), 'labels': n.ar
         {"holes.nc", "images=/t2m:cf=273.2 --field targets=/y:cf ", "count as 273.2, the me"},
         {"same.h5", "targets=/targets ", "are 3.5: there is nothing to learn"},
         {"steps.h5", "targets=/labels ", "predicts 8 numbers; no built-in task learns a class"},
-        {"v.h5", "images=/x:CHW ", "takes the 8 slices of a sample for channels; "}};
+        {"v.h5", "images=/x:CHW ", "takes the 8 slices of a sample for channels; "},
+        {"one.h5", "labels=/labels ", "train on it"},
+        {"'part*.h5'", "targets=/targets ", "as their name says; if these are classes, "}};
     for (const auto& [file, fields, beneath] : files) {
         const std::string shown = output_of(shell(std::string("lockstep data inspect ") + file));
         EXPECT_THAT(shown, has(fields, beneath));
         EXPECT_THAT(shell(line_from(shown, "lockstep train") + " --max-steps 1"), ends(0)) << shown;
     }
+    EXPECT_THAT(output_of(shell("lockstep data inspect nan.h5")),
+                has("no command to train on it: some numbers of 'images' are not finite"));
     EXPECT_THAT(output_of(shell("lockstep data inspect holes.nc --field images=/t2m:cf=nan --field "
                                 "targets=/y:cf")),
                 has("no command to train on it: ", "in their place: --field images=/t2m:cf=0\n"));

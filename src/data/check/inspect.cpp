@@ -197,27 +197,35 @@ class Inspecting {
         if (files.size() == 2 && all_.train.line.empty() && !all_.index) join_two(place);
     }
 
+    Candidate unpacked(const fs::path& file, const FieldMapping& field, double instead) const {
+        return candidate_of(file,
+                            {.name = "field",
+                             .hdf5_path = field.hdf5_path,
+                             .layout = RowLayout::value,
+                             .cf = CfValues{instead},
+                             .links = options_.links});
+    }
+
     // Shows and judges the numbers that the stored ones stand for. A missing number of the input
     // needs another one in its place, and rows that were not read may have some.
     void unpack(const std::vector<fs::path>& files, bool is_input, FieldMapping& field) {
         InspectedData& data = *std::ranges::find(all_.all, field.hdf5_path, &InspectedData::name);
-        const Candidate unpacked = candidate_of(files[0],
-                                                {.name = "field",
-                                                 .hdf5_path = field.hdf5_path,
-                                                 .layout = RowLayout::value,
-                                                 .cf = CfValues{std::nan("")},
-                                                 .links = options_.links});
-        if (!unpacked.rows) return;
+        const Candidate found = unpacked(files[0], field, std::nan(""));
+        if (!found.rows) return;
         data.class_names.clear();
         data.class_counts.clear();
         data.type += " by :cf";
-        read_values(unpacked.rows, 0, field.name == "images", data);
+        read_values(found.rows, 0, field.name == "images", data);
         if (!is_input || !data.values || data.values->count == 0) return;
-        const CfPacking& packing = unpacked.facts.cf->packing;
+        const CfPacking& packing = found.facts.cf->packing;
         const bool may_lack = !packing.missing.empty() || packing.least || packing.most;
         const bool is_all = files.size() == 1 && data.rows_read == data.size[0];
-        if (data.values->not_finite > 0 || (may_lack && !is_all))
-            field.cf->instead = std::stod(fmt::format("{:.4g}", data.values->mean));
+        if (data.values->not_finite == 0 && (!may_lack || is_all)) return;
+        field.cf->instead = std::stod(fmt::format("{:.4g}", data.values->mean));
+        if (data.values->not_finite == 0) return;
+        InspectedData filled = data;
+        read_values(unpacked(files[0], field, *field.cf->instead).rows, 0, false, filled);
+        data.replaced = data.values->not_finite - filled.values->not_finite;
     }
 
     // The inputs may lie in one of two files, and what is learned in the other.

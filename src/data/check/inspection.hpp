@@ -139,6 +139,7 @@ struct InspectedData {
     std::optional<ValueSummary> values;  ///< summary of `rows_read` rows
     bool is_one_hot = false;             ///< each of these rows has one 1, and 0 elsewhere
     std::uint64_t rows_read = 0;
+    std::uint64_t replaced = 0;  ///< missing numbers among `values` that training has another for
     std::vector<std::string> class_names;  ///< none: classes are numbers without names
     std::vector<std::uint64_t> class_counts;
     std::uint64_t classes_in_rows = 0;  ///< number of classes that were counted
@@ -199,7 +200,7 @@ struct TrainField {
     }
     std::uint64_t pixels() const { return side(1) * side(2); }
     bool is_damaged() const { return data && data->is_damaged; }
-    bool is_finite() const { return !values() || values()->not_finite == 0; }
+    bool is_finite() const { return !values() || values()->not_finite == data->replaced; }
     bool has_classes(double most) const {
         const bool are_counted = data && data->are_classes_numbered;
         const bool are_several =

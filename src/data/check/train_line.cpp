@@ -371,8 +371,8 @@ std::optional<TrainCommand> unsound(const Inspection& all,
             field.data->remedy};
     const FieldMapping* mapping = mapping_of(all, field.name);
     const std::optional<CfValues> cf = mapping ? mapping->cf : std::nullopt;
-    if (field.is_finite() || (cf && cf->instead && std::isfinite(*cf->instead))) return {};
-    if (cf)
+    if (field.is_finite()) return {};
+    if (cf && !(cf->instead && std::isfinite(*cf->instead)))
         return TrainCommand{
             "",
             "attributes say that some numbers of '" + field.name + "' are missing",
