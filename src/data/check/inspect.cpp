@@ -328,7 +328,7 @@ class Inspecting {
             sample = sample_rows(index, field);
         } catch (const Error& error) {
             data.fault = error.code() + std::string(": ") + error.what();
-            data.remedy = error.fix();
+            data.remedy = error.fix().empty() ? "copy the data again" : error.fix();
             data.is_damaged = true;
             return;
         }
