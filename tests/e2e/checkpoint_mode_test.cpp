@@ -209,7 +209,7 @@ TEST_F(CheckpointModes, LeavePeriodsOutOnASlowDiskAndCountThem) {
 TEST_F(CheckpointModes, LeaveUsualPeriodsOutWithoutAWord) {
     const Words words = train_words(train_data(), folder_ / "usual", "mlp", 480) +
                         typed("--virtual-ranks 4 --epochs 12 --keep last=1000", {});
-    EXPECT_THAT(run_lockstep(words, with_disk({{"FAULTY_DISK_MS", "10"}})),
+    EXPECT_THAT(run_lockstep(words, with_disk({{"FAULTY_DISK_MS", "5"}})),
                 ends(0, Not(has("left out"))));
     EXPECT_LT(checkpoints_of(folder_ / "usual").size(), 12u);
 }
