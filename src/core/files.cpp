@@ -45,6 +45,33 @@ UniqueFd create_beside(const fs::path& path) {
     return fd;
 }
 
+// Returns the place that the links at `path` lead to, whether something is there or not. A link to
+// a folder stays what it is.
+fs::path end_of_links(fs::path path) {
+    constexpr int most_links = 40;  // as for the kernel
+    std::error_code failed;
+    for (int i = 0; i < most_links; ++i) {
+        if (!fs::is_symlink(path, failed) || fs::is_directory(path, failed)) return path;
+        path = path.parent_path() / fs::read_symlink(path, failed);
+    }
+    throw system_error("write", path, ELOOP);
+}
+
+// A pipe is not waited for: a planted one would stop a training. Nothing of it can be flushed.
+void write_pipe_or_device(const fs::path& path, std::string_view content) {
+    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    const int reason = errno;
+    check(fd || reason != ENXIO, [&] {
+        return Error("E206",
+                     fmt::format("nobody reads '{}'", path.string()),
+                     "it is a pipe (FIFO) or a socket",
+                     "start what reads it first, or give another file");
+    });
+    if (!fd) throw system_error("write", path, reason);
+    ::fcntl(fd.value(), F_SETFL, 0);  // from here on wait for room
+    write_all(fd.value(), std::as_bytes(std::span(content)), path);
+}
+
 Error leaves_directory(const fs::path& directory, const std::string& name, const char* why) {
     return Error("E220",
                  fmt::format("path '{}' in '{}' is not allowed", name, directory.string()),
@@ -221,7 +248,11 @@ void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path) {
     if (const int reason = try_write_all(fd, bytes)) throw system_error("write", path, reason);
 }
 
-void write_file_atomically(const fs::path& path, std::string_view content) {
+void write_file_atomically(const fs::path& place, std::string_view content) {
+    const auto there = status_of(place);
+    if (fs::is_other(there) && there.type() != fs::file_type::unknown)  // unknown: may not be seen
+        return write_pipe_or_device(place, content);
+    const fs::path path = end_of_links(place);
     const fs::path temporary = fmt::format("{}.tmp-{}", path.string(), ::getpid());
     try {
         const UniqueFd fd = create_beside(temporary);

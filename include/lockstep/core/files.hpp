@@ -80,9 +80,11 @@ int try_write_at(int fd, std::span<const std::byte> bytes, std::uint64_t offset)
 /// Does the same as try_write_all(). Errors: E405 (disk full), E402.
 void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path);
 
-/// Replaces `path` by `content`: temporary file next to it, fsync, rename, fsync of the folder.
+/// Replaces `place` by `content`: temporary file next to it, fsync, rename, fsync of the folder.
 /// Mode 0600. After a crash at any point the file has the whole old or the whole new content.
-void write_file_atomically(const fs::path& path, std::string_view content);
+/// Where `place` is a link, this is done where it leads. What is there and is neither file nor
+/// folder, as a pipe or /dev/stdout, is opened and written. Errors: E206 a pipe that nobody reads.
+void write_file_atomically(const fs::path& place, std::string_view content);
 
 /// Removes the folder `path` at its end, whatever ends it; nothing if `path` is empty.
 class RemovedFolder {
