@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -58,7 +59,7 @@ class Sink {
         const std::lock_guard lock(mutex_);
         target_ = target;
         unprinted_ = 0;
-        is_unread_ = false;
+        is_lost_ = false;
         text_.reset();
         json_.reset();
         if (target.directory.empty()) return;
@@ -129,14 +130,11 @@ class Sink {
         if (reaches_terminal(level, audience)) show(level, audience, text);
     }
 
-    // To stdout. Returns errno, else 0. That nobody reads it any more is news for the log, once.
+    // To stdout. Returns errno, else 0. That it takes no more is news for the log, once.
     int say(std::string_view text) {
         const int reason = put(STDOUT_FILENO, text);
-        if (reason == EPIPE && text_ && !std::exchange(is_unread_, true))
-            add_line(Level::warn,
-                     Audience::here,
-                     "stdout is closed: the training continues, and its output is in its log",
-                     {});
+        if (reason != 0 && reason != EAGAIN && text_ && !std::exchange(is_lost_, true))
+            add_line(Level::warn, Audience::here, lost_stdout_text(reason), {});
         return reason;
     }
 
@@ -189,7 +187,7 @@ class Sink {
     UniqueFd text_, json_;
     bool live_shown_ = false;
     int unprinted_ = 0;                       // errno of a print() that failed
-    bool is_unread_ = false;                  // the log says that nobody reads stdout
+    bool is_lost_ = false;                    // the log says that stdout takes no more
     std::unique_ptr<StderrCapture> capture_;  // the first to go: it logs to its end
 };
 
@@ -269,6 +267,13 @@ void write_error(std::string_view text) {
 
 void print_once(std::string_view text) {
     Sink::instance().print(printable_lines(text));
+}
+
+std::string lost_stdout_text(int reason) {
+    return fmt::format("stdout {}: the training continues, and its output is in its log",
+                       reason == EPIPE
+                           ? "is closed"
+                           : fmt::format("cannot be written ({})", std::strerror(reason)));
 }
 
 void check_printed() {

@@ -147,15 +147,20 @@ class PassedPipe {
     /// Returns true if move() has work left.
     bool has_more() const;
 
-    /// Returns true once: when nobody reads `target` any more.
-    bool has_just_lost_reader() { return is_unread_ && !std::exchange(is_told_, true); }
+    /// Returns errno of the first write to `target` that failed: EPIPE if nobody reads it any more,
+    /// ENOSPC on a full disk. 0: none failed.
+    int failure() const { return failure_; }
+
+    /// Returns failure() once, then 0.
+    int new_failure() { return std::exchange(is_told_, failure_ != 0) ? 0 : failure_; }
 
   private:
     UniqueFd pipe_;
     int target_;
     Change change_;
     std::string unsent_;  // read, and not passed on yet
-    bool is_unread_ = false, is_told_ = false;
+    int failure_ = 0;
+    bool is_told_ = false;
 };
 
 /// Filters a launcher's stderr. It removes the rules and empty lines of Open MPI's boxes, and boxes

@@ -285,7 +285,7 @@ void PassedPipe::move() {
     const ssize_t wrote = ::write(target_, unsent_.data(), unsent_.size());
     if (wrote > 0) unsent_.erase(0, static_cast<std::size_t>(wrote));
     if (wrote >= 0 || errno == EINTR || errno == EAGAIN) return;
-    is_unread_ = is_unread_ || errno == EPIPE;
+    if (failure_ == 0) failure_ = errno;
     unsent_.clear();  // nobody is there, or the disk is full
 }
 

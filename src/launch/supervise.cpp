@@ -33,6 +33,8 @@
 #include "lockstep/launch/supervise.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
 
@@ -286,14 +288,17 @@ class Supervision {
     std::optional<Error> fault_;
 };
 
-// Whoever has something to save goes on; others end, as by SIGPIPE.
-void meet_lost_reader(LauncherOutput& output,
+// Whoever has something to save goes on; without a reader others end, as by SIGPIPE.
+void meet_lost_stdout(PassedPipe& words,
+                      LauncherOutput& output,
                       Supervision& supervision,
                       const SupervisedRanks& ranks) {
-    if (!ranks.have_begun) return supervision.take(SIGPIPE);
-    output.note(
-        "warn: stdout is closed: the training continues, and its output is in its log ('lockstep "
-        "logs RUN')");
+    const int reason = words.new_failure();
+    if (reason == 0) return;
+    if (ranks.have_begun)
+        output.note(fmt::format("warn: {} ('lockstep logs RUN')", lost_stdout_text(reason)));
+    else if (reason == EPIPE)
+        supervision.take(SIGPIPE);
 }
 
 // All, however long a reader takes, but for somebody who does not want to wait for that.
@@ -325,14 +330,19 @@ int supervise_with(const WatchedSignals& signals,
         if (signal != 0 && signal != SIGCHLD) supervision.take(signal);
         words.move();
         output.move();
-        if (words.has_just_lost_reader()) meet_lost_reader(output, supervision, ranks);
+        meet_lost_stdout(words, output, supervision, ranks);
         if (!pace.is_over()) continue;
         supervision.look();
         output.settle();
     }
     orphans.reset();  // whoever could still write
     pass_rest_on(words, output, signals, supervision);
-    return supervision.outcome(output.ended_rank());
+    if (ranks.have_begun) meet_lost_stdout(words, output, supervision, ranks);
+    const int code = supervision.outcome(output.ended_rank());
+    const int reason = words.failure();
+    if (code == 0 && !ranks.have_begun && reason != 0 && reason != EPIPE)
+        throw system_error("write", "stdout", reason);  // a result is lost
+    return code;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -363,6 +364,23 @@ TEST_F(LogTest, TellsAtTheEndOfResultsThatHadNoRoom) {
     EXPECT_EQ(caught_code([] { check_printed(); }), "E405");
     open_log({});
     EXPECT_EQ(caught_code([] { check_printed(); }), "");
+}
+
+TEST_F(LogTest, TellsOnceThatStdoutTakesNoMore) {
+    const UniqueFd sealed(::memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(::fcntl(sealed.value(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+    const auto said = said_by([&] {
+        open_as(0);
+        const OtherStdout other(UniqueFd(::dup(sealed.value())));
+        print_once("a\n");
+        print_once("b\n");
+    });
+    const std::string news =
+        "stdout cannot be written (Operation not permitted): the training continues";
+    EXPECT_THAT(said.err, HasSubstr("warn: " + news));
+    const std::string kept = content_of(text_file(0));
+    EXPECT_THAT(kept, has(news, "a\n", "b\n"));
+    EXPECT_EQ(kept.find(news), kept.rfind(news));
 }
 
 TEST_F(LogTest, TakesAReaderThatWentAwayForNoError) {

@@ -15,6 +15,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -323,6 +324,19 @@ TEST_F(LauncherOutputs, OfATrainingGoOnWithoutAReader) {
     EXPECT_EQ(supervise({"bash", "-c", talk + "; sleep 60"}, {}), 128 + SIGPIPE)
         << "others have nothing to save";
     EXPECT_EQ(seen.read(), "");
+}
+
+TEST_F(LauncherOutputs, OfATrainingGoOnWhereStdoutTakesNoMoreAndOthersFailAtTheirEnd) {
+    OtherStderr seen, words(STDOUT_FILENO);
+    const UniqueFd sealed(::memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(::fcntl(sealed.value(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+    ::dup2(sealed.value(), STDOUT_FILENO);
+    const SupervisedRanks training{.have_begun = [] { return true; }, .log = log()};
+    EXPECT_EQ(supervise({"bash", "-c", "echo a; sleep 0.2; echo b; sleep 0.2"}, {}, training), 0);
+    EXPECT_THAT(kept(), ElementsAre(HasSubstr("stdout cannot be written")));
+    EXPECT_THAT(seen.read(),
+                StartsWith("warn: stdout cannot be written (Operation not permitted)"));
+    EXPECT_EQ(caught_code([] { supervise({"echo", "a"}, {}); }), "E202");
 }
 
 TEST_F(LauncherOutputs, AreKeptWhereNobodyReadsThemAnyMore) {

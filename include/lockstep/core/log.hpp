@@ -107,6 +107,9 @@ std::string printable_lines(std::string_view text);
 /// Returns `texts` by printable(), with commas between them; of many the first, and how many more.
 std::string listed(const std::vector<std::string>& texts);
 
+/// Returns the words of a training whose stdout takes no more; `reason` is the errno of the write.
+std::string lost_stdout_text(int reason);
+
 /// Called at the end of a command that prints its result. Errors: E405, E402 if print_once() could
 /// not write everything. A reader that closed the pipe, such as `head`, is no error.
 void check_printed();
