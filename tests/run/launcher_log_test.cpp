@@ -187,8 +187,9 @@ TEST(LogFold, PutsEqualLinesOfRanksTogether) {
     EXPECT_THAT(repeated.lines, ElementsAre("0-1 a", "0-1 a")) << "a rank's own repetitions";
     apart.add(0, 1, "a").add(1, 2.5, "a").finish();
     EXPECT_THAT(apart.lines, ElementsAre("0 a", "1 a")) << "they are far apart";
-    alike.add(0, 1, "step 3 | 90 us", "step 3").add(1, 1, "step 3 | 70 us", "step 3").finish();
-    EXPECT_THAT(alike.lines, ElementsAre("0-1 step 3 | 90 us"));
+    for (const int rank : {70, 1, 0, 2})
+        alike.add(rank, 1, fmt::format("step 3 | 9{} us", rank), "step 3");
+    EXPECT_THAT(alike.finish().lines, ElementsAre("0-2,70 step 3 | 90 us"));
 }
 
 TEST(LogFold, TellsLevelsAndKindsApart) {

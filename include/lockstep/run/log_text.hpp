@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// A line, and the ranks that wrote it. The texts are those of the first rank. A launcher's line
+/// A line, and the ranks that wrote it. The texts are those of the lowest rank. A launcher's line
 /// has no ranks.
 struct FoldedLine {
     double time_s = 0;  ///< time of the first
@@ -40,7 +40,7 @@ struct FoldLimits {
 };
 
 /// Takes lines in order of time and emits them in that order, each after `window_s`, or sooner if
-/// too many wait. Equal lines of several ranks become one, with the time of the first. Two lines
+/// too many wait. Equal lines of several ranks become one, with the earliest time. Two lines
 /// are equal if level and `alike` are, or the text if `alike` is empty. A rank's own repetitions
 /// stay. A launcher's copy of a rank's line is dropped if it comes up to `echo_s` after that line;
 /// so is a line of a rank's stderr that its launcher has written. Repetitions of a launcher's line

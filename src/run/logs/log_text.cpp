@@ -86,6 +86,24 @@ void assign(std::string& kept, std::string_view text) {
     kept.assign(text);
 }
 
+int lowest_rank(const FoldedLine& line) {
+    int first = 0;
+    for (const std::uint64_t bits : line.rank_bits) {
+        if (bits != 0) return first + std::countr_zero(bits);
+        first += 64;
+    }
+    return first;
+}
+
+void take_texts(FoldedLine& place, const LogLine& line) {
+    assign(place.host, line.host);
+    assign(place.text, line.text);
+    assign(place.alike, line.alike);
+    assign(place.code, line.code);
+    assign(place.why, line.why);
+    place.failed = line.failed;
+}
+
 std::size_t bytes_of_texts(const FoldedLine& line) {
     return line.text.size() + line.why.size() + line.alike.size() + line.rank_bits.size() * 8;
 }
@@ -212,12 +230,7 @@ void LogFold::begin(const LogLine& line) {
     place.level = line.level;
     place.kind = line.kind;
     place.is_for_all = line.is_for_all;
-    assign(place.host, line.host);
-    assign(place.text, line.text);
-    assign(place.alike, line.alike);
-    assign(place.code, line.code);
-    assign(place.why, line.why);
-    place.failed = line.failed;
+    take_texts(place, line);
     std::ranges::fill(place.rank_bits, 0);
     if (line.kind != LogKind::launcher) set_bit(place.rank_bits, line.rank);
     bytes_ += bytes_of_texts(place);
@@ -254,6 +267,7 @@ void LogFold::add(const LogLine& line) {
     if (is_known && !is_launchers && !line_of(slot->number).has(line.rank)) {
         FoldedLine& known = line_of(slot->number);
         const std::size_t before = bytes_of_texts(known);
+        if (line.rank < lowest_rank(known)) take_texts(known, line);
         set_bit(known.rank_bits, line.rank);
         bytes_ += bytes_of_texts(known) - before;
     } else if (is_launchers || line.kind != LogKind::captured || !is_repeated(line, hash)) {
