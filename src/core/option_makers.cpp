@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/options.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/split.hpp"
 
 #include <algorithm>
@@ -171,11 +173,23 @@ Option filled(Option option) {
     return option;
 }
 
+// A shell replaces '~' at the begin of a word alone: not in --run=~/a, in quotes or in a file.
+static void check_no_tilde(const std::string& name, const GivenValue& given) {
+    std::error_code unseen;
+    if (!given.text.starts_with("~/") || std::filesystem::exists(given.text, unseen)) return;
+    const std::string home = Environment().text("HOME").value_or("");
+    throw unreadable(name,
+                     given,
+                     "the shell did not replace '~' here, and there is no folder of that name",
+                     home.empty() ? "" : shell_word(home + given.text.substr(1)));
+}
+
 Option path_option(const std::string& spec,
                    std::filesystem::path& target,
                    const std::string& help) {
     const auto read = [&target](auto& name, auto& given) {
         check(!given.text.empty(), [&] { return unreadable(name, given, "it is empty", "DIR"); });
+        check_no_tilde(name, given);
         target = given.text;
     };
     return made(spec, OptionKind::path, help, read, [&target] { return target.string(); });

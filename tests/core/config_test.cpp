@@ -267,6 +267,27 @@ TEST(FilledAndPathOption, TakeAnythingButNothing) {
     EXPECT_EQ(run, "runs/a");
 }
 
+TEST(PathOption, TakesATildeForTheHomeFolderOnlyWhereSuchAFolderExists) {
+    const test::TempDir folder;
+    const auto before = std::filesystem::current_path();
+    const std::string home_before = Environment().text("HOME").value_or("");
+    std::filesystem::current_path(folder.path());
+    ::setenv("HOME", "/home/ada", 1);
+    std::filesystem::path run;
+    const Option option = path_option("run DIR", run, "");
+    EXPECT_EQ(text_of(option, "~/a"),
+              "lockstep: error E103: --run is '~/a' (from command line)\n"
+              "  why: the shell did not replace '~' here, and there is no folder of that name\n"
+              "  fix: for example --run /home/ada/a");
+    std::filesystem::create_directories("~/a");
+    for (const char* taken : {"~/a", "~a", "a~/b"}) {
+        option.assign({taken, from});
+        EXPECT_EQ(run, taken);
+    }
+    ::setenv("HOME", home_before.c_str(), 1);
+    std::filesystem::current_path(before);
+}
+
 TEST(BytesOption, TakesSizesOfAtLeastAMebibyte) {
     std::uint64_t value = 0;
     const Option option = bytes_option("data-memory", value, "");

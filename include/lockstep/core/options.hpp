@@ -79,7 +79,8 @@ Option flag_option(const std::string& spec, bool& target, const std::string& hel
 Option unset_flag_option(const std::string& spec, bool& target, const std::string& help);
 /// Makes an option with any text.
 Option text_option(const std::string& spec, std::string& target, const std::string& help);
-/// Makes an option with a file or folder. Errors of its assign(): E103 for an empty text.
+/// Makes an option with a file or folder. Errors of its assign(): E103 for an empty text, and
+/// for one that begins with "~/", unless that exists.
 Option path_option(const std::string& spec, std::filesystem::path& target, const std::string& help);
 /// Returns `option`, which then refuses an empty text. Errors of its assign(): E103.
 Option filled(Option option);
