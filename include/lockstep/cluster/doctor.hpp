@@ -61,7 +61,9 @@ struct FolderFacts {
     bool is_file = false;      ///< the folder, or a part of its path, is no folder
     bool is_writable = false;  ///< if it does not exist: it can be created
     std::string file_system;   ///< "ext4", "nfs", "tmpfs"; "" unknown
-    std::uint64_t inode = 0;   ///< the same on all nodes that share the folder
+    bool holds_run = false;    ///< a run that began has written its record there
+    std::uint64_t inode = 0;   ///< the same on all nodes that share the folder; if it does not
+                               ///< exist: that of the nearest folder above it that does
     std::optional<std::uint64_t> free_bytes, total_bytes, free_inodes;
     bool operator==(const FolderFacts&) const = default;
 };

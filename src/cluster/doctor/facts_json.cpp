@@ -214,7 +214,8 @@ void describe(Record& record, ProgramFacts& program) {
 
 void describe(Record& record, FolderFacts& folder) {
     LOCKSTEP_EACH(record.sparse, folder.path, folder.exists, folder.is_file);
-    LOCKSTEP_EACH(record.sparse, folder.is_writable, folder.file_system, folder.inode);
+    LOCKSTEP_EACH(record.sparse, folder.is_writable, folder.holds_run);
+    LOCKSTEP_EACH(record.sparse, folder.file_system, folder.inode);
     LOCKSTEP_EACH(record.sparse, folder.free_bytes, folder.total_bytes, folder.free_inodes);
 }
 

@@ -23,6 +23,9 @@ constexpr double short_time_s = 300;
 constexpr std::array network_file_systems{
     "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb2", "fuse", "afs"};
 
+/// File systems that other nodes do not see.
+constexpr std::array own_file_systems{"ext4", "xfs", "btrfs", "tmpfs", "overlay"};
+
 /// How /dev/shm gets `more_bytes` of free room: it can only grow to what the node has of memory.
 std::string larger_shared_memory(const DoctorFacts& facts, std::uint64_t more_bytes) {
     constexpr std::uint64_t gib = std::uint64_t{1} << 30;
@@ -121,23 +124,35 @@ std::string places_text(const RanksOfNode& ranks) {
     return fmt::format("{}", fmt::join(places, ", "));
 }
 
+bool is_on_own_disk(const DoctorFacts* facts) {
+    return std::ranges::count(own_file_systems, facts->run_folder.file_system) > 0;
+}
+
 Ailments unshared_run_folder(const RanksOfNode& first_ranks) {
     RanksByValue seen;
     RanksOfNode with, without;
     for (const auto* facts : first_ranks) {
         const FolderFacts& folder = facts->run_folder;
-        seen[folder.exists ? fmt::format("inode {} of {}", folder.inode, folder.file_system)
-                           : "missing"]
-            .push_back(facts->rank);
+        seen[fmt::format("inode {} of {}", folder.inode, folder.file_system)].push_back(
+            facts->rank);
         (folder.exists ? with : without).push_back(facts);
     }
-    if (first_ranks.size() < 2 || seen.size() < 2) return {};
-    if (!without.empty())
+    if (!with.empty() && !without.empty())
         return {{.what = fmt::format("'{}' is there for {}, and not for {}",
                                      first_ranks.front()->run_folder.path,
                                      places_text(with),
                                      places_text(without)),
                  .severity = Severity::error}};
+    if (seen.size() < 2) return {};
+    if (with.empty()) {
+        // Some network file systems have other inodes on each node.
+        if (!std::ranges::all_of(without, is_on_own_disk)) return {};
+        return {{.what = fmt::format("'{}' would be made on one node alone: the folder above it is "
+                                     "not the same on all nodes: {}",
+                                     first_ranks.front()->run_folder.path,
+                                     values_text(seen)),
+                 .severity = Severity::error}};
+    }
     return {{.what = fmt::format("the run's folder '{}' is not the same on all nodes: {}",
                                  first_ranks.front()->run_folder.path,
                                  values_text(seen)),
@@ -153,7 +168,10 @@ Ailments bad_run_folder(JobRanks ranks) {
         const auto say = [&](const char* fault) {
             found.push_back({.what = fmt::format("'{}' {}", folder.path, fault),
                              .why = "A run is a folder to which logs and checkpoints are written.",
-                             .fix = "name a folder that you may write to: --run runs/NAME",
+                             .fix = folder.holds_run
+                                        ? "let this user write there again, or move the run's "
+                                          "folder (mv): lockstep train --resume NEW"
+                                        : "name a folder that you may write to: --run runs/NAME",
                              .severity = Severity::error,
                              .ranks = {facts->rank}});
         };

@@ -338,9 +338,10 @@ FolderFacts folder_facts(const fs::path& root, const std::string& path) {
         fs::path(path).is_absolute() ? root / fs::path(path).relative_path() : fs::absolute(path);
     struct ::stat facts {};
     folder.exists = ::stat(full.c_str(), &facts) == 0;
-    if (folder.exists) folder.inode = facts.st_ino;
     const fs::path real = existing_part(full);
+    if (folder.exists || ::stat(real.c_str(), &facts) == 0) folder.inode = facts.st_ino;
     std::error_code ignored;
+    folder.holds_run = fs::exists(full / "run.json", ignored);
     folder.is_file = !fs::is_directory(real, ignored);
     folder.file_system = file_system_of(real);
     folder.is_writable = !folder.is_file && ::access(real.c_str(), W_OK | X_OK) == 0 &&

@@ -146,6 +146,12 @@ TEST_F(DoctorFactsTest, LookAtFolders) {
     EXPECT_TRUE(here.is_writable);
     EXPECT_GT(here.inode, 0u);
     EXPECT_TRUE(here.free_bytes.has_value());
+    EXPECT_FALSE(here.holds_run);
+    const auto missing = facts({{"TMPDIR", "/scratch/a/b"}}).temporary_folder;
+    EXPECT_FALSE(missing.exists);
+    EXPECT_EQ(missing.inode, here.inode) << "that of the folder above";
+    root_.file("scratch/run.json", "{}");
+    EXPECT_TRUE(facts({{"TMPDIR", "/scratch"}}).temporary_folder.holds_run);
     EXPECT_FALSE(facts({{"TMPDIR", "/nowhere"}}).temporary_folder.exists);
 }
 

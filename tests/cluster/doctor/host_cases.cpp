@@ -292,6 +292,17 @@ std::vector<Sick> limit_and_self_test_cases() {
     });
     cases.says("is a file, or lies below one", [](Job& job) { job[0].run_folder.is_file = true; });
     cases.says("cannot be written to", [](Job& job) { job[0].run_folder.is_writable = false; });
+    cases.says("or move the run's folder (mv): lockstep train --resume NEW", [](Job& job) {
+        job[0].run_folder.is_writable = false;
+        job[0].run_folder.holds_run = true;
+    });
+    cases.says("'runs/a' would be made on one node alone", [](Job& job) {
+        for (DoctorFacts& facts : job) {
+            facts.run_folder.exists = false;
+            facts.run_folder.file_system = "xfs";
+        }
+        job[0].run_folder.inode = 43;
+    });
     cases.check("L7", warning, run_job);
     cases.says("is in memory (tmpfs)", [](Job& job) {
         for (DoctorFacts& facts : job) facts.run_folder.file_system = "tmpfs";
