@@ -396,11 +396,13 @@ std::string describe_ledger(const LedgerReport& report) {
                                     ? ""
                                     : fmt::format(", {} of them in no epoch (--drop-last, --split)",
                                                   grouped(report.dropped));
-    std::string text = fmt::format("{} samples{}, {} incarnations, {} files\n",
+    std::string text = fmt::format("{} samples{}, {} incarnation{}, {} file{}\n",
                                    grouped(report.samples),
                                    dropped,
                                    report.incarnations,
-                                   report.files);
+                                   report.incarnations == 1 ? "" : "s",
+                                   report.files,
+                                   report.files == 1 ? "" : "s");
     const auto row = [](const auto&... cells) {
         return fmt::format("{:>5}  {:>9}  {:>13}  {:>9}  {:>9}  {:>10}  {:>7}", cells...);
     };

@@ -127,12 +127,14 @@ TEST_F(Ledger, ShowsEachSampleOncePerEpochAndCallsAnUnfinishedOneOpen) {
     }
     EXPECT_THAT(report.notes, IsEmpty());
     EXPECT_THAT(describe_ledger(report), HasSubstr("every sample exactly once"));
+    EXPECT_THAT(describe_ledger(report), HasSubstr(" samples, 1 incarnation, "));
     job.run(2, 30, 2);
     const LedgerReport unfinished = exact_report();
     ASSERT_THAT(unfinished.epochs, SizeIs(3));
     EXPECT_TRUE(unfinished.epochs[2].is_open);
     EXPECT_EQ(unfinished.epochs[2].seen, 60u);
     EXPECT_THAT(describe_ledger(unfinished), HasSubstr("every sample so far exactly once"));
+    EXPECT_THAT(describe_ledger(unfinished), HasSubstr(" samples, 2 incarnations, "));
 }
 
 // Zeros that were never written take no room, and are read in pieces.
