@@ -46,6 +46,11 @@ std::string first_set(const Environment& environment, const Names& names) {
     return "";
 }
 
+// "off", or what a rank that was bound here has.
+bool forbids_binding(const std::string& bound) {
+    return bound == "off" || parse_cpu_list(bound).has_value();
+}
+
 bool is_unbound(const NodeTopology& node, const std::vector<int>& offered) {
     return std::ranges::includes(node.allowed_cpus, available_cpus(node, offered));
 }
@@ -86,7 +91,8 @@ std::string openmp_binding(const Environment& environment) {
 }
 
 bool may_bind(const LaunchFacts& launch, const Environment& environment) {
-    return !environment.text(bound_variable) && launch.local_size && launch.local_rank &&
+    const auto bound = environment.text(bound_variable);
+    return (!bound || !forbids_binding(*bound)) && launch.local_size && launch.local_rank &&
            *launch.local_size > 1 && *launch.local_rank >= 0 &&
            *launch.local_rank < *launch.local_size;
 }
@@ -97,6 +103,11 @@ EarlyBinding early_binding(const NodeTopology& node,
                            const std::vector<int>& offered) {
     EarlyBinding binding;
     if (!may_bind(launch, environment)) return binding;
+    if (const auto bound = environment.text(bound_variable)) {
+        binding.why_not = fmt::format(
+            "{} is '{}', and only off is known: ranks are left unbound", bound_variable, *bound);
+        return binding;
+    }
     const auto cores = static_cast<std::int64_t>(cores_within(node, node.allowed_cpus).size());
     if (!is_unbound(node, offered)) binding.memory_node = memory_node_of(node, node.allowed_cpus);
     if (!is_unbound(node, offered) || cores < *launch.local_size) return binding;

@@ -245,7 +245,14 @@ TEST(EarlyBinding, LeavesTheUsersOpenMpSettingsAlone) {
         EXPECT_THAT(none.cpus, IsEmpty());
         EXPECT_THAT(none.why_not, HasSubstr(std::string(name) + " is set"));
     }
-    EXPECT_THAT(early(node_of("cpu16"), 0, {{"LOCKSTEP_BOUND", "off"}}).cpus, IsEmpty());
+    for (const auto* silent : {"off", "0-7"}) {
+        const auto none = early(node_of("cpu16"), 0, {{"LOCKSTEP_BOUND", silent}});
+        EXPECT_THAT(none.cpus, IsEmpty());
+        EXPECT_EQ(none.why_not, "") << silent;
+    }
+    const auto unknown = early(node_of("cpu16"), 0, {{"LOCKSTEP_BOUND", "on"}});
+    EXPECT_THAT(unknown.cpus, IsEmpty());
+    EXPECT_THAT(unknown.why_not, HasSubstr("LOCKSTEP_BOUND is 'on', and only off is known"));
 }
 
 TEST(EarlyBinding, KeepsWhatALauncherBoundAndCrowdedNodes) {
