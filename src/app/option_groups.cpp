@@ -76,6 +76,19 @@ void check_one_process(const Invocation& call, const std::string& name, const st
     });
 }
 
+void check_no_launcher(const Invocation& call, const std::string& name) {
+    const std::string why = "it starts ranks of its own";
+    check_one_process(call, name, why);
+    // The batch script and salloc's shell are steps of SLURM's own, or none.
+    constexpr std::int64_t first_special_step = 4294967000;
+    const auto step = Environment().integer("SLURM_STEP_ID");
+    check_fits(!launched_by_mpi() && step.value_or(first_special_step) >= first_special_step,
+               fmt::format("'lockstep {}' under a launcher of one rank", name),
+               why,
+               "call it without mpirun or srun; in a shell that one of them started, first: unset "
+               "${!OMPI_COMM_WORLD_*} ${!PMIX_*} ${!SLURM_*}");
+}
+
 OptionSection train_rows(const std::string& title,
                          TrainSettings& settings,
                          const std::vector<std::string>& names) {

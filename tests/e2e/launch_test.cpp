@@ -241,6 +241,20 @@ TEST_F(Launch, SaysThatTasksOfABatchScriptAreIdle) {
                 ends(0, "warn: D1: this process is 1 of the 4 tasks of the SLURM job; fix: srun"));
 }
 
+TEST_F(Launch, RefusesLaunchersOfCommandsThatStartRanksThemselves) {
+    const std::string one = " under a launcher of one rank";
+    for (const Words& words : {Words{"verify", "--data", "D"}, {"tune", "D"}, {"drill"}}) {
+        const std::string named = "error E106: 'lockstep " + words[0] + "'";
+        EXPECT_THAT(run_under_mpirun(1, words), ends(64, named + one));
+        EXPECT_THAT(run_under_mpirun(2, words), ends(64, named + " under a launcher of several"));
+        EXPECT_THAT(run_lockstep(words, {{"SLURM_STEP_ID", "0"}}), ends(64, named + one));
+    }
+    EXPECT_THAT(run_under_mpirun(2, {"export", run_, "--out", run_ / "a.safetensors"}),
+                ends(64, "error E106: 'lockstep export' under a launcher of several"));
+    // salloc's shell is a step of SLURM's own.
+    EXPECT_THAT(run_lockstep({"verify"}, {{"SLURM_STEP_ID", "4294967290"}}), ends(64, "E105"));
+}
+
 // A job or step of one task, and one that is over: its nodes and tasks are not asked for. Nor is
 // ssh needed: a container may have none.
 TEST_F(Launch, StartsRanksOfThisMachineWhateverSlurmSays) {

@@ -104,6 +104,7 @@ DrillPage drill(const DrillOptions& options) {
 }
 
 int run(const DrillOptions& options, const Invocation& call) {
+    check_no_launcher(call, "drill");
     if (!options.out.empty()) check_output_place(options.out);
     check_rank_program(rank_program(call.process.program));
     const SignalGuard signals;

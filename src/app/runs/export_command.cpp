@@ -90,6 +90,7 @@ ExportSummary write_weights(const fs::path& run,
 }
 
 int run_export(const ExportArguments& arguments, const Invocation& call) {
+    check_one_process(call, "export", "it runs in one process");
     const fs::path run = call.positionals[0];
     check_together(arguments);
     const Program& program = call.process.program;

@@ -132,6 +132,7 @@ std::int64_t steps_done(const fs::path& run) {
 }
 
 int run(VerifyOptions& options, const Invocation& call) {
+    check_no_launcher(call, "verify");
     const auto ranks = parse_ranks(options.ranks);
     const TrainSettings& settings = options.train.settings;
     const int virtual_ranks = settings.virtual_ranks > 0

@@ -207,6 +207,7 @@ class Search {
 };
 
 int run(TuneOptions& options, const Invocation& call) {
+    check_no_launcher(call, "tune");
     check_tune(options, call);
     check_rank_program(rank_program(call.process.program));
     const RemovedFolder scratch = make_scratch_folder(
