@@ -198,7 +198,7 @@ RunFigures run_with_steps(std::vector<double> seconds, int ranks = 1) {
 TEST(SettingsThatDiffer, AreDecidingOnesFirstWithTheirOrigins) {
     const RunRecord a = record_of(
         R"({"batch":{"value":"64","origin":"command line"},"np":{"value":"1","origin":"command line"},
-            "run":{"value":"a","origin":"command line"}})",
+            "run":{"value":"a","origin":"command line"},"deadline":{"value":"5","origin":"x"}})",
         R"({"batch":64,"seed":1})");
     const RunRecord b = record_of(
         R"({"batch":{"value":"128","origin":"t.toml:3:1"},"io-threads":{"value":"2","origin":"x"},

@@ -37,7 +37,7 @@ struct SettingDifference {
         second_origin{};  ///< "command line", "train.toml:3:1"; "": the default
 };
 
-/// Returns the differences, deciding settings first, by name; paths of runs are left out.
+/// Returns the differences, deciding settings first, by name; those of is_of_start() are left out.
 std::vector<SettingDifference> settings_that_differ(const RunRecord& first,
                                                     const RunRecord& second);
 

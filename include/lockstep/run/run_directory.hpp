@@ -73,6 +73,10 @@ struct RunRecord {
     Json versions = Json::object();  ///< versions of Lockstep and its libraries
 };
 
+/// Returns true for settings that each start is told anew, such as its deadline: runs do not differ
+/// by them.
+bool is_of_start(std::string_view name);
+
 /// Reads run.json of the run in `root`. Errors: E201, E222.
 RunRecord read_run_record(const fs::path& root);
 

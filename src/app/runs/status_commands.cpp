@@ -100,14 +100,14 @@ std::vector<RunRow> all_runs(const fs::path& folder) {
     return found;
 }
 
-// Settings that have one value in all runs, and the names of the runs, say nothing.
+// Settings that have one value in all runs, and those of a start, say nothing.
 std::vector<std::string> differing_settings(const std::vector<RunRow>& runs) {
     std::map<std::string, std::set<std::string>> values;
     for (const RunRow& run : runs)
         for (const auto& [name, value] : run.settings) values[name].insert(value);
     std::vector<std::string> names;
     for (const auto& [name, all] : values)
-        if (all.size() > 1 && name != "run") names.push_back(name);
+        if (all.size() > 1 && !is_of_start(name)) names.push_back(name);
     return names;
 }
 

@@ -43,11 +43,10 @@ std::vector<Option> ranks_options(TrainOptions& options) {
                     "checks of 'lockstep doctor' to leave out at the start, or all")};
 }
 
-// What each start is told anew. A launcher has said how many ranks there are.
-bool is_of_start(const std::string& name) {
-    constexpr std::array always{"config", "deadline", "dry-run", "plan", "resume", "run"};
+// A launcher has said how many ranks there are.
+bool is_told_anew(const std::string& name) {
     constexpr std::array launched{"np", "hosts"};
-    return std::ranges::find(always, name) != always.end() ||
+    return is_of_start(name) ||
            (launched_by_mpi() && std::ranges::find(launched, name) != launched.end());
 }
 
@@ -379,7 +378,7 @@ std::vector<Config> values_of_run(const OptionTable& table,
     for (const auto& [name, text] : recorded_values(run, table)) {
         const bool is_default =
             origins.value(name, Json::object()).value("origin", "") == "default";
-        if (is_of_start(name) || (source && is_of_run(name, is_default))) continue;
+        if (is_told_anew(name) || (source && is_of_run(name, is_default))) continue;
         config[name] = {typed_value(find_option(table, name), text),
                         is_default ? "default" : "run.json"};
     }

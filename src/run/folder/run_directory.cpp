@@ -246,6 +246,11 @@ std::string way_of_weights(const fs::path& root, const Json& ours, const Json& t
 
 }  // namespace
 
+bool is_of_start(std::string_view name) {
+    constexpr std::array names{"config", "deadline", "dry-run", "plan", "resume", "run"};
+    return std::ranges::find(names, name) != names.end();
+}
+
 std::string_view run_phase_name(RunPhase phase) {
     return phase_names.at(static_cast<std::size_t>(phase));
 }

@@ -183,7 +183,7 @@ std::vector<SettingDifference> settings_that_differ(const RunRecord& first,
         return name == "libtorch";
     });
     add(&RunRecord::config, SettingKind::free, [&](const std::string& name) {
-        return first.deciding.contains(name) || second.deciding.contains(name) || name == "run";
+        return first.deciding.contains(name) || second.deciding.contains(name) || is_of_start(name);
     });
     return found;
 }
