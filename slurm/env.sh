@@ -20,6 +20,8 @@ done
 # --- SLURM ---------------------------------------------------------------------------------------
 # srun does not inherit --cpus-per-task since 22.05: each rank would get one core.
 [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || default SRUN_CPUS_PER_TASK "$SLURM_CPUS_PER_TASK"
+# After sbatch --export=NONE it is NONE, and srun would give ranks, and mpirun's daemons, nothing of this script's variables.
+unset SLURM_EXPORT_ENV
 # The barrier at the end of MPI_Init under srun --mpi=pmix. By itself SLURM passes data in a ring, but
 # barriers by a tree, which lets nodes through before others have come: the first message to one of
 # those then crashes it in MPI_Init (22.05 with PMIx 4.2.2: 11 of 280 starts on a busy machine; ring: 0).

@@ -34,7 +34,7 @@ for folder in "$root"/build/{dev,release}/bin "$root/bin"; do
 done
 if ! command -v lockstep >/dev/null; then
     echo "job.sh: error: no lockstep on PATH, nor below $root" >&2
-    echo "  fix: sbatch from the checkout where it is built, or load its module" >&2
+    echo "  fix: sbatch from the checkout where it is built, or load its module (after sbatch --export=NONE, in the script)" >&2
     exit 66
 fi
 
@@ -287,6 +287,7 @@ launch_ranks() {
         ;;
     *)
         echo "job.sh: error: LOCKSTEP_LAUNCHER is '$with', not mpirun or srun" >&2
+        echo "  fix: unset LOCKSTEP_LAUNCHER, or export one of these before sbatch" >&2
         exit 64
         ;;
     esac
