@@ -54,7 +54,8 @@ RemovedFolder make_scratch_folder(const fs::path& parent,
 /// needs one process.
 void check_one_process(const Invocation& call, const std::string& name, const std::string& as);
 
-/// Collective. Errors: E106 if mpirun or srun started the command `name`, which starts ranks itself.
+/// Collective. Errors: E106 if mpirun or srun started the command `name`, which starts ranks
+/// itself.
 void check_no_launcher(const Invocation& call, const std::string& name);
 
 /// Rows of `settings`' table that another command takes as `train` has them.

@@ -5,6 +5,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/manifest.hpp"
+#include "lockstep/plan/contract.hpp"
 #include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/model_table.hpp"
 #include "lockstep/plan/run_length.hpp"
@@ -15,6 +16,7 @@
 #include "submit/submit_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include <fmt/format.h>
@@ -85,6 +87,28 @@ void check_virtual_ranks(const SubmitOptions& options,
           fmt::format("{} ranks are requested, but the run has {} virtual ranks", ranks, most),
           "every rank needs a virtual rank of its own",
           fmt::format("--ntasks {}, or a new run with more --virtual-ranks", most));
+}
+
+// Settings that were given and decide bits, beside those of the run that goes on. What ranks settle
+// is not known yet, and a complete run may become longer.
+void check_settings_of_run(const SubmitOptions& options,
+                           const JobRequest& request,
+                           const TrainSettings& settings) {
+    constexpr std::array later{"epochs", "max-steps", "threads"};
+    if (options.run.empty() || request.last_task || !is_run(options.run)) return;
+    if (!fs::exists(status_of(RunPaths{options.run}.record()))) return;
+    const Json recorded = read_run_record(options.run).deciding;
+    const Json now = deciding_facts(settings, Json::object(), "", recorded);
+    Json ours = Json::object(), theirs = Json::object();
+    for (const auto& [name, entry] : settings.origins) {
+        const bool is_open = entry.origin == "default" ||
+                             std::ranges::find(later, name) != later.end() ||
+                             std::ranges::find(settled_settings, name) != settled_settings.end();
+        if (is_open || !recorded.contains(name) || !now.contains(name)) continue;
+        ours[name] = recorded[name];
+        theirs[name] = now[name];
+    }
+    check_same_deciding(options.run, ours, theirs, origins_of(settings));
 }
 
 void check_memory(const SubmitOptions& options,
@@ -225,11 +249,16 @@ void check_output_folders(const JobTemplate& script) {
             const fs::path folder = (fs::current_path() / value_of(part, "chdir").value_or("") /
                                      file.substr(0, file.find('%')))
                                         .parent_path();
-            check(fs::exists(status_of(folder)) || !has_seen_folder_above(folder),
-                  "E201",
-                  fmt::format("there is no folder '{}' for --{}", printable(folder.string()), name),
-                  "SLURM does not make it: the job would end at once, without a message",
-                  fmt::format("mkdir -p {}", shell_word(folder.string())));
+            if (fs::exists(status_of(folder))) continue;
+            const Error error(
+                "E201",
+                fmt::format("there is no folder '{}' for --{}", printable(folder.string()), name),
+                "SLURM does not make it: the job would end at once, without a message",
+                fmt::format("mkdir -p {}", shell_word(folder.string())));
+            if (has_seen_folder_above(folder)) throw error;
+            once(Level::warn,
+                 "{}; where its nodes lack it, too, the job ends at once, without a message",
+                 error.what());
         }
 }
 
@@ -239,6 +268,7 @@ void check_ranks_will_run(const SubmitOptions& options,
     if (!options.data.empty()) check_data(options.data);
     if (!options.run.empty()) check_run(options, request);
     check_virtual_ranks(options, request, settings);
+    check_settings_of_run(options, request, settings);
     check_memory(options, request, settings);
     check_gpus(request, settings);
     check_model(settings.model.name);

@@ -163,7 +163,7 @@ ParsedLine parse_job_words(const std::vector<std::string>& words, const OptionTa
 
 // Returns the settings of `train`, read in its own way, so that a mistake is found now, not in the
 // queue.
-TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& plan) {
+TrainSettings train_settings(const fs::path& data, const SubmitPlan& plan) {
     TrainOptions train;
     const OptionTable table = train_option_table(train);
     std::vector<std::string> words = plan.settings.words;
@@ -186,12 +186,30 @@ TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& pla
                      "",
                      "words after -- are options of 'lockstep train'");
     });
-    resolve_options(table,
-                    line,
-                    Environment(),
-                    standing_values(train_command(), all_commands(), Environment()));
-    train.settings.data = options.data / "train";
+    for (const ResolvedOption& option :
+         resolve_options(table,
+                         line,
+                         Environment(),
+                         standing_values(train_command(), all_commands(), Environment())))
+        train.settings.origins[option.name] = {option.text, option.origin};
+    if (!data.empty()) train.settings.data = data / "train";
     return train.settings;
+}
+
+// Of --data or, as the templates of slurm/ say, of the environment or the quickstart; else "".
+fs::path data_folder(const SubmitOptions& options, const SubmitPlan& plan, const fs::path& root) {
+    const bool has_default = plan.script.body.find("${DATA:-") != std::string::npos;
+    if (!options.data.empty() || !has_default) return options.data;
+    const std::string exported = Environment().text("DATA").value_or("");
+    return exported.empty() ? root / "build/data/fashion-mnist" : fs::path(exported);
+}
+
+void say_missing_data(const fs::path& data) {
+    if (!data.empty() && !fs::exists(status_of(data)))
+        once(Level::warn,
+             "--data is not given, and '{}', which the job would train on, is not visible from "
+             "here; fix: give --data DIR, with train/ and test/ in it",
+             printable(data.string()));
 }
 
 void check_launcher(const SubmitPlan& plan, const SlurmFacts& facts) {
@@ -311,16 +329,19 @@ std::string dry_run_text(const SubmitPlan& plan,
 }
 
 int submit(const SubmitOptions& options, const Invocation& call) {
-    const SubmitPlan plan = plan_submit(options, call, find_root(Environment()));
+    const fs::path root = find_root(Environment());
+    const SubmitPlan plan = plan_submit(options, call, root);
     check_output_folders(plan.script);
+    const fs::path data = data_folder(options, plan, root);
     const auto settings =
-        trains(plan.script) ? std::optional(train_settings(options, plan)) : std::nullopt;
+        trains(plan.script) ? std::optional(train_settings(data, plan)) : std::nullopt;
     const std::string script = render_script(plan.script, plan.settings);
     const SlurmFacts facts = query_slurm(plan.request, plan.launcher);
     const auto notes = check_request(plan.request, facts);
     check_launcher(plan, facts);
     if (settings) check_ranks_will_run(options, plan.request, *settings);
     say_notes(plan, notes);
+    if (settings && options.data.empty()) say_missing_data(settings->data);
     if (options.dry_run)
         print_once(
             script +

@@ -50,12 +50,13 @@ SubmitPlan plan_submit(const SubmitOptions& options, const Invocation& call, con
 
 /// `settings`: those of train. Things that this node lacks but other nodes may have are no error.
 /// Errors: E201 data; E404, E407 and those of folders for the run; E528 memory below the estimate;
-/// E548 GPUs; E640 more ranks than virtual ranks.
+/// E548 GPUs; E640 more ranks than virtual ranks; E306 if settings.origins names another value than
+/// the run has.
 void check_ranks_will_run(const SubmitOptions& options,
                           const JobRequest& request,
                           const TrainSettings& settings);
 
-/// Errors: E201 for a folder of the job's output that is missing here, if one above it is not.
+/// Warns of a folder of the job's output that is missing here. Errors: E201 if one above it is not.
 void check_output_folders(const JobTemplate& script);
 
 /// What is estimated, in bytes.

@@ -111,6 +111,24 @@ TEST_F(SubmitFolder, RefusesMoreRanksThanTheRunThatGoesOnHasVirtualRanks) {
     EXPECT_NE(code(2), "E640");
 }
 
+TEST_F(SubmitFolder, RefusesSettingsOtherThanTheRunThatGoesOnHas) {
+    write_file_atomically(
+        folder_.path() / "run.json",
+        R"({"format":"lockstep-run","format_version":1,"run_id":"a","created_at":"","created_by":"",)"
+        R"("contract":{},"deciding":{"lr":0.25,"batch":64,"device":"cpu"},"config":{},"versions":{}})");
+    TrainSettings settings;
+    settings.optimizer.learning_rate = 9;
+    settings.device = DeviceKind::cuda;
+    const auto text = [&](const std::string& name) {
+        settings.origins = {{name, {"", "command line"}}, {"batch", {"", "default"}}};
+        const SubmitOptions options{.run = folder_.path(), .chain = 2};
+        return caught_text([&] { check_ranks_will_run(options, {}, settings); });
+    };
+    EXPECT_THAT(text("lr"), AllOf(HasSubstr("E306"), HasSubstr("lr is 0.25 in the run, now 9")));
+    EXPECT_THAT(text("device"), Not(HasSubstr("E306"))) << "ranks settle it";
+    EXPECT_THAT(text("epochs"), Not(HasSubstr("E306")));
+}
+
 TEST_F(SubmitFolder, RefusesAFolderOfOutputThatIsMissing) {
     const auto text_of = [&](const SbatchOptions& part) {
         return caught_text([&] { check_output_folders({.head = "", .parts = {part}}); });
@@ -124,6 +142,10 @@ TEST_F(SubmitFolder, RefusesAFolderOfOutputThatIsMissing) {
     for (const char* file : {"%j.out", "x.out", "slurm/%x/a", "/seen-by-nodes-only/logs/a"})
         EXPECT_EQ(text_of({{"output", file}, {"chdir", here}}), "") << file;
     EXPECT_EQ(text_of({}), "");
+    testing::internal::CaptureStderr();
+    text_of({{"output", "/seen-by-few-nodes-only/%j.out"}});
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                HasSubstr("there is no folder '/seen-by-few-nodes-only' for --output"));
 }
 
 TEST_F(SubmitFolder, ASiteSaysWhatItsJobsNeedByTypeAndKey) {
