@@ -394,8 +394,7 @@ Found find_communication(const Evidence& seen) {
         "a larger --batch makes sums rarer (other bits: a new run); --comm-thread on hides them "
         "behind backward if ranks have a core for it; fewer ranks; 'bench comm' compares "
         "transports",
-        fmt::format("lockstep bench comm --np {}",
-                    std::max<std::size_t>(seen.run.ranks.size(), 2)));
+        bench_command(seen.run));
 }
 
 Found find_other_time(const Evidence& seen) {

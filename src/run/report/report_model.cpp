@@ -3,6 +3,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/log_text.hpp"
 #include "lockstep/run/root_cause.hpp"
 
@@ -11,10 +12,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -158,6 +161,18 @@ constexpr std::array<PartWord, static_cast<std::size_t>(Phase::count)> phase_wor
 }};
 
 }  // namespace
+
+std::string bench_command(const RunFigures& run) {
+    std::map<std::string, int> ranks;
+    for (const RankFigures& rank : run.ranks) ++ranks[rank.facts.host];
+    if (ranks.size() < 2 || ranks.contains(""))
+        return fmt::format("lockstep bench comm --np {}",
+                           std::max<std::size_t>(run.ranks.size(), 2));
+    std::vector<std::string> hosts;
+    for (const auto& [host, count] : ranks) hosts.push_back(fmt::format("{}:{}", host, count));
+    return fmt::format("mpirun --host {} lockstep bench comm",
+                       shell_word(fmt::format("{}", fmt::join(hosts, ","))));
+}
 
 std::string_view finding_weight_name(FindingWeight weight) {
     constexpr std::array<std::string_view, 3> names{"note", "warning", "problem"};

@@ -71,6 +71,10 @@ std::vector<ReportRank> rank_rows(std::span<const ReportRank> ranks, std::size_t
 /// the step, and the share of each phase.
 std::vector<std::vector<std::string>> budget_rows(const Report& report, std::size_t most);
 
+/// Returns the command that measures the sums of the run's ranks on its nodes: --np would measure
+/// the shared memory of one.
+std::string bench_command(const RunFigures& run);
+
 /// Returns the facts of a cause: "where", "what", "why", "fix", "when", "consequence".
 std::vector<ReportFact> cause_facts(const RootCause& cause);
 

@@ -104,6 +104,8 @@ TEST_F(Findings, NameCommunicationAndTimeBesideTraining) {
     add_to_all(Phase::comm, 0.002);
     add_to_all(Phase::other, 0.002);
     EXPECT_THAT(said("communication"), has("a step waits 14 % of its time"));
+    EXPECT_THAT(said("communication"), has("mpirun --host n0:2,n1:2 lockstep bench comm"));
+    for (RankFigures& rank : run_.ranks) rank.facts.host = "n0";
     EXPECT_THAT(said("communication"), has("lockstep bench comm --np 4"));
     EXPECT_THAT(said("other_time"), has("14 % of a step is in no phase of training"));
     EXPECT_THAT(said("other_time"), has("--log-every 0"));
