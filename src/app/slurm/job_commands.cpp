@@ -224,6 +224,16 @@ void say_unused_cores(const SlurmJob& job, const Environment& environment) {
          used / tasks);
 }
 
+// SLURM would requeue such a job again and again.
+void say_short_time(const std::optional<std::int64_t>& left_s) {
+    constexpr std::int64_t least_s = 180;
+    if (left_s && *left_s < least_s)
+        once(Level::warn,
+             "{} are left, and SLURM's signal of the templates comes 2 to 3 minutes before the "
+             "limit: hardly anything is trained; fix: sbatch --time=10 or more",
+             duration_text(static_cast<double>(*left_s)));
+}
+
 int prolog(const PrologOptions& options) {
     const Environment environment;
     const SlurmJob job = read_slurm_job(environment);
@@ -232,6 +242,7 @@ int prolog(const PrologOptions& options) {
     const auto left_s = seconds_left(job, environment);
     say_facts(job, environment, left_s, options.run);
     say_unused_cores(job, environment);
+    say_short_time(left_s);
     check_start(job.restarts, idle, options.limits);
     print_once(
         fmt::format("{}\n", left_s ? static_cast<std::int64_t>(unix_time_s()) + *left_s : 0));
