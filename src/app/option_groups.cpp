@@ -45,8 +45,12 @@ void check_fits(bool fits,
 
 void check_output_place(const fs::path& file) {
     const auto folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
-    const int reason = ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
-    const bool is_folder = fs::is_directory(status_of(file));
+    const auto there = status_of(file);
+    const bool is_folder = fs::is_directory(there);
+    const bool is_writable = fs::is_other(there)  // a pipe or device, which is written as it is
+                                 ? ::access(file.c_str(), W_OK) == 0
+                                 : ::access(folder.c_str(), W_OK | X_OK) == 0;
+    const int reason = is_writable ? 0 : errno;
     check(reason == 0 && !is_folder,
           "E401",
           fmt::format("'{}' cannot be written", file.string()),
