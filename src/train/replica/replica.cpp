@@ -45,8 +45,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "replica/gradient_hooks.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -56,6 +54,8 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/types.h>
 
 namespace lockstep {
@@ -113,7 +113,20 @@ void add_piece(ReplicaTensors& all, const FlatTensor& place, FloatRange stripe, 
                           data + (range.begin - stripe.begin)});
 }
 
+// Only this hooks a parameter; leaf_graph.cpp hooks operators.
+struct GradientHook : torch::autograd::PostAccumulateGradHook {
+    explicit GradientHook(std::function<void(const at::Tensor&)> told) : ready(std::move(told)) {}
+    void operator()(const at::Tensor& complete) override { ready(complete); }
+
+    std::function<void(const at::Tensor&)> ready;
+};
+
 }  // namespace
+
+void on_gradient(const at::Tensor& parameter, std::function<void(const at::Tensor&)> ready) {
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        parameter, std::make_unique<GradientHook>(std::move(ready)));
+}
 
 Replica::Replica(Parts parts)
     : parts_(std::move(parts)),

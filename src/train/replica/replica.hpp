@@ -110,6 +110,10 @@ struct ReplicaTensors {
     std::function<void()> wait{};          ///< of any thread, until the copy is there; empty: it is
 };
 
+/// Calls `ready` on the thread of backward() each time a gradient was accumulated into
+/// `parameter.grad()`. Replaces an earlier hook; lives as long as the parameter.
+void on_gradient(const at::Tensor& parameter, std::function<void(const at::Tensor&)> ready);
+
 /// One step is: begin_step; for each own leaf begin_leaf, backward, end_leaf; finish; update;
 /// publish. Every rank does these in this order, with all leaves that it has, or with
 /// begin_together, backward, end_together for all leaves at once: the bits are the same.

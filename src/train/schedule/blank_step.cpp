@@ -7,7 +7,7 @@
 #include "lockstep/core/random.hpp"
 
 #include "leaves/leaf_graph.hpp"
-#include "replica/gradient_hooks.hpp"
+#include "replica/replica.hpp"
 
 #include <algorithm>
 #include <limits>

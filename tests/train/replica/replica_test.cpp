@@ -3,7 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include "replica/gradient_hooks.hpp"
 #include "train/one_rank.hpp"
 
 #include <algorithm>
