@@ -44,7 +44,8 @@ void check_fits(bool fits,
 }
 
 void check_output_place(const fs::path& file) {
-    const auto folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+    const fs::path end = end_of_links(file);
+    const auto folder = end.has_parent_path() ? end.parent_path() : fs::path(".");
     const auto there = status_of(file);
     const bool is_folder = fs::is_directory(there);
     const bool is_writable = fs::is_other(there)  // a pipe or device, which is written as it is

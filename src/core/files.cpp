@@ -45,19 +45,7 @@ UniqueFd create_beside(const fs::path& path) {
     return fd;
 }
 
-// Returns the place that the links at `path` lead to, whether something is there or not. A link to
-// a folder stays what it is.
-fs::path end_of_links(fs::path path) {
-    constexpr int most_links = 40;  // as for the kernel
-    std::error_code failed;
-    for (int i = 0; i < most_links; ++i) {
-        if (!fs::is_symlink(path, failed) || fs::is_directory(path, failed)) return path;
-        path = path.parent_path() / fs::read_symlink(path, failed);
-    }
-    throw system_error("write", path, ELOOP);
-}
-
-// A pipe is not waited for: a planted one would stop a training. Nothing of it can be flushed.
+// A pipe that nobody reads is not waited for. Nothing of it can be flushed.
 void write_pipe_or_device(const fs::path& path, std::string_view content) {
     const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     const int reason = errno;
@@ -248,11 +236,7 @@ void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path) {
     if (const int reason = try_write_all(fd, bytes)) throw system_error("write", path, reason);
 }
 
-void write_file_atomically(const fs::path& place, std::string_view content) {
-    const auto there = status_of(place);
-    if (fs::is_other(there) && there.type() != fs::file_type::unknown)  // unknown: may not be seen
-        return write_pipe_or_device(place, content);
-    const fs::path path = end_of_links(place);
+void write_file_atomically(const fs::path& path, std::string_view content) {
     const fs::path temporary = fmt::format("{}.tmp-{}", path.string(), ::getpid());
     try {
         const UniqueFd fd = create_beside(temporary);
@@ -265,6 +249,25 @@ void write_file_atomically(const fs::path& place, std::string_view content) {
         throw;
     }
     sync_path(path.has_parent_path() ? path.parent_path() : fs::path("."));
+}
+
+void write_named_file(const fs::path& place, std::string_view content) {
+    const auto there = status_of(place);
+    if (fs::is_other(there) && there.type() != fs::file_type::unknown)  // unknown: may not be seen
+        return write_pipe_or_device(place, content);
+    write_file_atomically(end_of_links(place), content);
+}
+
+// The kernel is asked first: it follows no link of another user in a folder such as /tmp.
+fs::path end_of_links(fs::path path) {
+    std::error_code failed;
+    while (fs::is_symlink(path, failed)) {
+        const auto end = fs::status(path, failed);
+        if (fs::is_directory(end)) break;
+        if (!fs::status_known(end)) throw system_error("write", path, failed.value());
+        path = path.parent_path() / fs::read_symlink(path, failed);
+    }
+    return path;
 }
 
 void sync_path(const fs::path& path) {

@@ -149,32 +149,44 @@ TEST_F(Files, WriteFileAtomicallyReplacesTheContentAndLeavesNothingBehindWhenItF
     EXPECT_EQ(caught_code([&] { write_file_atomically(folder / "none/f", "x"); }), "E401");
 }
 
-TEST_F(Files, WriteFileAtomicallyWritesWhereALinkLeads) {
+TEST_F(Files, WriteFileAtomicallyReplacesWhatSomebodyPlanted) {
+    const fs::path file = folder.file("f", "old"), link = folder / "link", pipe = folder / "pipe";
+    fs::create_symlink(file, link);
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    for (const fs::path& planted : {link, pipe}) {
+        write_file_atomically(planted, "new");
+        EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(planted)));
+        EXPECT_EQ(content_of(planted), "new");
+    }
+    EXPECT_EQ(content_of(file), "old");
+}
+
+TEST_F(Files, WriteNamedFileWritesWhereALinkLeads) {
     fs::create_directories(folder / "a/b");
     folder.file("a/x", "old");
     fs::create_symlink("../x", folder / "a/b/near");
     fs::create_symlink(folder / "a/b/near", folder / "far");
-    write_file_atomically(folder / "far", "new");
+    write_named_file(folder / "far", "new");
     EXPECT_EQ(content_of(folder / "a/x"), "new");
     EXPECT_TRUE(fs::is_symlink(folder / "far") && fs::is_symlink(folder / "a/b/near"));
     fs::create_symlink("a/none", folder / "dangling");
-    write_file_atomically(folder / "dangling", "made");
+    write_named_file(folder / "dangling", "made");
     EXPECT_EQ(content_of(folder / "a/none"), "made");
     EXPECT_THAT(names_in(folder / "a"), ElementsAre("b", "none", "x"));
     fs::create_symlink("loop", folder / "loop");
-    EXPECT_EQ(caught_code([&] { write_file_atomically(folder / "loop", "x"); }), "E402");
+    EXPECT_EQ(caught_code([&] { write_named_file(folder / "loop", "x"); }), "E402");
     EXPECT_THAT(names_in(folder.path()), ElementsAre("a", "dangling", "far", "loop"));
 }
 
-TEST_F(Files, WriteFileAtomicallyWritesIntoAPipeThatSomebodyReads) {
+TEST_F(Files, WriteNamedFileWritesIntoAPipeThatSomebodyReads) {
     const fs::path pipe = folder / "pipe", link = folder / "link";
     ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
     fs::create_symlink("pipe", link);
     for (const fs::path& place : {pipe, link}) {
-        EXPECT_THAT(caught_text([&] { write_file_atomically(place, "x"); }),
+        EXPECT_THAT(caught_text([&] { write_named_file(place, "x"); }),
                     has("E206: ", "nobody reads"));
         const UniqueFd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
-        write_file_atomically(place, "content");
+        write_named_file(place, "content");
         std::string got(16, '\0');
         got.resize(static_cast<std::size_t>(::read(reader.value(), got.data(), got.size())));
         EXPECT_EQ(got, "content");

@@ -147,7 +147,7 @@ void report(const DoctorOptions& options,
     if (!options.exclude_file.empty()) {
         std::string names;
         for (const std::string& host : hosts_to_exclude(findings, all)) names += host + "\n";
-        write_file_atomically(options.exclude_file, names);
+        write_named_file(options.exclude_file, names);
     }
     if (!speaks(all.front())) return;
     print_once(options.json ? findings_json(findings, checks, all.size()) + "\n"

@@ -111,7 +111,7 @@ int run(const DrillOptions& options, const Invocation& call) {
     const DrillPage page = drill(options);
     const std::string text = options.json ? page_json(page).dump() + "\n" : page_text(page);
     print_once(text);
-    if (!options.out.empty()) write_file_atomically(options.out, text);
+    if (!options.out.empty()) write_named_file(options.out, text);
     check_drill(page);
     return 0;
 }

@@ -67,7 +67,7 @@ int show(const ReportOptions& options, const Invocation& call) {
         return 0;
     }
     const fs::path path = options.out.empty() ? run / "report.html" : options.out;
-    write_file_atomically(path, text);
+    (options.out.empty() ? write_file_atomically : write_named_file)(path, text);
     print_once(fmt::format("{} ({})\n", printable(path.string()), bytes_text(text.size())));
     return 0;
 }
@@ -98,7 +98,7 @@ int export_metrics(const MetricsOptions& options, const fs::path& run) {
     if (options.out.empty())
         print_once(text);
     else
-        write_file_atomically(options.out, text);
+        write_named_file(options.out, text);
     return 0;
 }
 

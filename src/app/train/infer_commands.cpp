@@ -278,7 +278,7 @@ OptionTable predict_table(InferArguments& arguments) {
 }
 
 void show_metrics(const InferArguments& arguments, const InferResult& result) {
-    if (!arguments.confusion.empty()) write_file_atomically(arguments.confusion, result.confusion);
+    if (!arguments.confusion.empty()) write_named_file(arguments.confusion, result.confusion);
     std::string text =
         fmt::format("weights       {}\nsamples       {}\ntest          {}\n",
                     result.step > 0 ? fmt::format("step {}", result.step) : "of a file",

@@ -227,7 +227,7 @@ int run(TuneOptions& options, const Invocation& call) {
                   }};
     const Tuning tuning = Search(options, facts_of(options, call), trials).run();
     progress.reset();
-    write_file_atomically(options.out, config_of(tuning, utc_text(unix_time_s())));
+    write_named_file(options.out, config_of(tuning, utc_text(unix_time_s())));
     if (options.json) {
         print_once(tuning_json(tuning).dump() + "\n");
         return 0;

@@ -292,7 +292,7 @@ NodeTopology deserialize_topology(std::string_view text, const std::string& orig
 
 void save_topology(const NodeTopology& node, const fs::path& path) {
     const auto text = json_of_record(node).dump(1);
-    write_file_atomically(path, text + "\n");
+    write_named_file(path, text + "\n");
 }
 
 NodeTopology load_topology(const fs::path& path) {

@@ -376,7 +376,7 @@ class Inspecting {
               "images are [samples, C, H, W], [samples, H, W, C] or [samples, H, W] of "
               "numbers that can be streamed",
               "leave out --png");
-        write_file_atomically(options_.sheet, encoded_png(contact_sheet(*images_, order())));
+        write_named_file(options_.sheet, encoded_png(contact_sheet(*images_, order())));
         all_.sheet = ImageSheet{options_.sheet, images_on_sheet(*images_), images_->of};
     }
 
