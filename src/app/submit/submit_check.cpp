@@ -105,6 +105,7 @@ void check_settings_of_run(const SubmitOptions& options,
                              std::ranges::find(later, name) != later.end() ||
                              std::ranges::find(settled_settings, name) != settled_settings.end();
         if (is_open || !recorded.contains(name) || !now.contains(name)) continue;
+        if (now[name] == "auto") continue;  // ranks take that of the run
         ours[name] = recorded[name];
         theirs[name] = now[name];
     }

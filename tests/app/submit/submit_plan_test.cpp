@@ -115,7 +115,7 @@ TEST_F(SubmitFolder, RefusesSettingsOtherThanTheRunThatGoesOnHas) {
     write_file_atomically(
         folder_.path() / "run.json",
         R"({"format":"lockstep-run","format_version":1,"run_id":"a","created_at":"","created_by":"",)"
-        R"("contract":{},"deciding":{"lr":0.25,"batch":64,"device":"cpu"},"config":{},"versions":{}})");
+        R"("contract":{},"deciding":{"lr":0.25,"batch":64,"device":"cpu","precision":"fp32"},"config":{},"versions":{}})");
     TrainSettings settings;
     settings.optimizer.learning_rate = 9;
     settings.device = DeviceKind::cuda;
@@ -126,6 +126,7 @@ TEST_F(SubmitFolder, RefusesSettingsOtherThanTheRunThatGoesOnHas) {
     };
     EXPECT_THAT(text("lr"), AllOf(HasSubstr("E306"), HasSubstr("lr is 0.25 in the run, now 9")));
     EXPECT_THAT(text("device"), Not(HasSubstr("E306"))) << "ranks settle it";
+    EXPECT_THAT(text("precision"), Not(HasSubstr("E306"))) << "auto: that of the run";
     EXPECT_THAT(text("epochs"), Not(HasSubstr("E306")));
 }
 
