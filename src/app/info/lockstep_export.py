@@ -24,6 +24,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import traceback
 import warnings
 
@@ -153,7 +154,7 @@ def check_outputs(outputs):
     if isinstance(outputs, dict) or type(outputs) in (tuple, list):
         for one in outputs.values() if isinstance(outputs, dict) else outputs:
             check_outputs(one)
-    elif not isinstance(outputs, torch.Tensor):
+    elif outputs is not None and not isinstance(outputs, torch.Tensor):
         kind = type(outputs)
         name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
         raise Obstacle(f"forward() returns {'an' if name[0] in 'aeiou' else 'a'} {name}, which is no tensor",
@@ -163,7 +164,7 @@ def check_outputs(outputs):
 
 
 def leaves(outputs):
-    return torch.utils._pytree.tree_leaves(outputs)
+    return [one for one in torch.utils._pytree.tree_leaves(outputs) if one is not None]
 
 
 def is_users(file):
@@ -287,11 +288,11 @@ def equal(ones, others, scale=1.0):
 
 
 def pairs_of(net, program):
-    """(name, parameter, the program's): one with two names may be two in the program."""
+    """(name, parameter that learns, the program's): one with two names may be two in the program."""
     theirs, names = dict(program.named_parameters(remove_duplicate=False)), {}
     for name, one in net.named_parameters(remove_duplicate=False):
         names.setdefault(one, []).append(name)
-    return [(tied[0], one, list({theirs[n] for n in tied if n in theirs})) for one, tied in names.items()]
+    return [(tied[0], one, list({theirs[n] for n in tied if n in theirs})) for one, tied in names.items() if one.requires_grad]
 
 
 def backward(module, outputs):
@@ -400,10 +401,9 @@ def compared(net, path, inputs):
         shapes.append([one.shape for one in wanted])
         with torch.no_grad():  # what begins with zeros would hide what is before it
             for _, one, others in pairs:
-                if one.requires_grad:
-                    one += 0.01 * torch.randn_like(one)
-                    for other in others:
-                        other.copy_(one)
+                one += 0.01 * torch.randn_like(one)
+                for other in others:
+                    other.copy_(one)
     check_evaluation(net, program, inputs)
     sizes = [[str(a) if a == b else "n" if (a, b) == (ROWS - 1, ROWS + 3) else "?" for a, b in zip(*both)]
              for both in zip(*shapes)]
@@ -418,6 +418,9 @@ def main():
     options = parser.parse_args()
     if not options.out.endswith(".pt2"):
         raise Obstacle(f"--out {options.out} does not end with .pt2", "name it so: 'lockstep train' knows it by that")
+    path = os.path.realpath(options.out)
+    if not os.access(os.path.dirname(path), os.W_OK | os.X_OK):
+        raise Obstacle(f"--out {options.out} cannot be written", "give a folder that exists, and that you may write to")
     given = [Input(text) for text in options.input]
     net = loaded(options.model)
     check_model(net)
@@ -435,13 +438,11 @@ def main():
     program = exported(copy.deepcopy(net), inputs)
     check_graph(program)
     count = sum(p.numel() for p in net.parameters() if p.requires_grad)
-    try:
-        torch.export.save(program, options.out)
-        shapes = compared(net, options.out, inputs)
-    except BaseException:
-        if os.path.exists(options.out):
-            os.remove(options.out)
-        raise
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(path), prefix=".export-") as folder:
+        fresh = os.path.join(folder, os.path.basename(path))
+        torch.export.save(program, fresh)
+        shapes = compared(net, fresh, inputs)
+        os.replace(fresh, path)
     print(f"{options.out}: {count:,} parameters learn; outputs {shapes}; equal for {ROWS - 1} and {ROWS + 3} samples")
     print(f"next: lockstep models {options.out}")
 

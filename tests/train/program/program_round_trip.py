@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -161,6 +162,12 @@ def hooked():
     return net
 
 
+def masked():
+    net = Small(lambda net, x: net.a(x) * net.mask)
+    net.mask = nn.Parameter(torch.ones(4, dtype=torch.bool), requires_grad=False)
+    return net
+
+
 Pair = collections.namedtuple("Pair", "first second")
 GRADIENT = "the program's gradient of a.weight differs from the model's"
 EQUAL = "equal for 3 and 7 samples"
@@ -180,6 +187,8 @@ SAID = {  # (what is exported, what the script says, as a pattern)
     "it_counts": (lambda: Small(counted), r"forward\(\) changes steps, .*register_buffer\('steps', torch\.tensor\(0\)\)\n"),
     "it_returns_a_pair": (lambda: Small(lambda net, x: Pair(x, net.a(x))), "returns a program_round_trip.Pair, which is no"),
     "it_returns_a_number": (lambda: Small(lambda net, x: {"y": net.a(x), "n": x.shape[1]}), "returns an int, which is no tensor"),
+    "it_returns_none_too": (lambda: Small(lambda net, x: (net.a(x), None)), r"^it_.*outputs \[n, 4\]; " + EQUAL),
+    "it_keeps_a_frozen_mask": (masked, "^it_.*" + EQUAL),
     "it_needs_arguments": (Small, r"it_needs_arguments\(body\) needs arguments\n  fix: .*def make_net\(\): return it_\w+\(\.\.\.\)"),
     "it_is_wrapped": (lambda: nn.DataParallel(hooked()), r"fix: name a function that returns net\.module$"),
     "it_is_compiled": (lambda: torch.compile(hooked()), r"fix: name a function that returns net\._orig_mod$"),
@@ -246,7 +255,7 @@ def refusal(*words):
 
 
 def script_says(name):
-    """By the script, which runs in this process. A refusal leaves no file."""
+    """By the script, which runs in this process. Says if there is a file after a refusal."""
     given = ["--input=x=f32[3,6]", "--input=lengths=i64[]"] if "packs" in name else ["--input=x=f32[6]"]
     out = io.StringIO()
     sys.path.insert(0, os.getcwd())
@@ -372,6 +381,8 @@ def main():
             text = script_says(name)
             is_right = bool(re.search(pattern, text)) and " and a file" not in text
             results.append(check(name if is_right else f"{name}: {text}", is_right))
+        shutil.copy("it_counts.pt2", "it_has_hooks.pt2")
+        results.append(check("a refusal keeps an older file", script_says("it_has_hooks").endswith(" and a file")))
         results.append(check("a reader that goes", ends_quietly_into_head(f"{__file__}:make_net", "--input=x=f32[1,6,6]")))
         for dtype in (torch.float64, torch.float16, torch.bfloat16):
             name = str(dtype)[6:]
