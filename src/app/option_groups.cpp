@@ -91,7 +91,7 @@ void check_no_launcher(const Invocation& call, const std::string& name) {
                fmt::format("'lockstep {}' under a launcher of one rank", name),
                why,
                "call it without mpirun or srun; in a shell that one of them started, first: unset "
-               "${!OMPI_COMM_WORLD_*} ${!PMIX_*} ${!SLURM_*}");
+               "${!OMPI_COMM_WORLD_*} ${!PMI*} ${!SLURM_*}");
 }
 
 OptionSection train_rows(const std::string& title,
