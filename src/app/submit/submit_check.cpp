@@ -95,8 +95,8 @@ void check_settings_of_run(const SubmitOptions& options,
                            const JobRequest& request,
                            const TrainSettings& settings) {
     constexpr std::array later{"epochs", "max-steps", "threads"};
-    if (options.run.empty() || request.last_task || !is_run(options.run)) return;
-    if (!fs::exists(status_of(RunPaths{options.run}.record()))) return;
+    const fs::path record = RunPaths{options.run}.record();
+    if (options.run.empty() || request.last_task || !fs::exists(status_of(record))) return;
     const Json recorded = read_run_record(options.run).deciding;
     const Json now = deciding_facts(settings, Json::object(), "", recorded);
     Json ours = Json::object(), theirs = Json::object();
@@ -258,8 +258,9 @@ void check_output_folders(const JobTemplate& script) {
                 fmt::format("mkdir -p {}", shell_word(folder.string())));
             if (has_seen_folder_above(folder)) throw error;
             once(Level::warn,
-                 "{}; where its nodes lack it, too, the job ends at once, without a message",
-                 error.what());
+                 "{}; if the job's nodes lack it, too, the job ends at once; fix: there, {}",
+                 error.what(),
+                 error.fix());
         }
 }
 

@@ -146,7 +146,8 @@ TEST_F(SubmitFolder, RefusesAFolderOfOutputThatIsMissing) {
     testing::internal::CaptureStderr();
     text_of({{"output", "/seen-by-few-nodes-only/%j.out"}});
     EXPECT_THAT(testing::internal::GetCapturedStderr(),
-                HasSubstr("there is no folder '/seen-by-few-nodes-only' for --output"));
+                AllOf(HasSubstr("there is no folder '/seen-by-few-nodes-only' for --output"),
+                      HasSubstr("mkdir -p /seen-by-few-nodes-only")));
 }
 
 TEST_F(SubmitFolder, ASiteSaysWhatItsJobsNeedByTypeAndKey) {
