@@ -48,14 +48,12 @@ UniqueFd create_beside(const fs::path& path) {
 // A pipe that nobody reads is not waited for. Nothing of it can be flushed.
 void write_pipe_or_device(const fs::path& path, std::string_view content) {
     const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    const int reason = errno;
-    check(fd || reason != ENXIO, [&] {
-        return Error("E206",
-                     fmt::format("nobody reads '{}'", path.string()),
-                     "it is a pipe (FIFO) or a socket",
-                     "start what reads it first, or give another file");
-    });
-    if (!fd) throw system_error("write", path, reason);
+    if (const int reason = errno; !fd)
+        throw reason != ENXIO ? system_error("write", path, reason)
+                              : Error("E206",
+                                      fmt::format("nobody reads '{}'", path.string()),
+                                      "it is a pipe (FIFO) or a socket",
+                                      "start what reads it first, or give another file");
     ::fcntl(fd.value(), F_SETFL, 0);  // from here on wait for room
     write_all(fd.value(), std::as_bytes(std::span(content)), path);
 }
@@ -252,16 +250,13 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
 }
 
 void write_named_file(const fs::path& place, std::string_view content) {
-    const auto there = status_of(place);
-    if (fs::is_other(there) && there.type() != fs::file_type::unknown)  // unknown: may not be seen
-        return write_pipe_or_device(place, content);
+    if (fs::is_other(status_of(place))) return write_pipe_or_device(place, content);
     write_file_atomically(end_of_links(place), content);
 }
 
 // The kernel is asked first: it follows no link of another user in a folder such as /tmp.
 fs::path end_of_links(fs::path path) {
-    std::error_code failed;
-    while (fs::is_symlink(path, failed)) {
+    for (std::error_code failed; fs::is_symlink(path, failed);) {
         const auto end = fs::status(path, failed);
         if (fs::is_directory(end)) break;
         if (!fs::status_known(end)) throw system_error("write", path, failed.value());

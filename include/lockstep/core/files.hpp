@@ -81,17 +81,16 @@ int try_write_at(int fd, std::span<const std::byte> bytes, std::uint64_t offset)
 void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path);
 
 /// Replaces `path` by `content`: temporary file next to it, fsync, rename, fsync of the folder.
-/// Mode 0600. After a crash at any point the file has the whole old or the whole new content. What
-/// is at `path` is replaced also if it is a link or a pipe, which somebody may have planted.
+/// Mode 0600. After a crash at any point the file has the whole old or the whole new content. A
+/// link or pipe at `path`, which somebody may have planted, is replaced.
 void write_file_atomically(const fs::path& path, std::string_view content);
 
-/// Does the same for a file that the user named. Where `place` is a link, this is done where it
-/// leads. What is there and is neither file nor folder, as a pipe or /dev/stdout, is opened and
-/// written. Errors: E206 a pipe that nobody reads; those of end_of_links().
+/// Does the same for a file that the user named, at its end_of_links(). A pipe or device, such as
+/// /dev/stdout, is opened and written. Errors: E206 for a pipe that nobody reads.
 void write_named_file(const fs::path& place, std::string_view content);
 
-/// Returns the place that the links at `path` lead to, whether something is there or not. A link to
-/// a folder stays what it is. Errors: E202, E402 for one that the kernel does not follow.
+/// Returns where the links at `path` lead, whether something is there or not. A link to a folder
+/// stays what it is. Errors: E202, E402 for a link that the kernel does not follow.
 fs::path end_of_links(fs::path path);
 
 /// Removes the folder `path` at its end, whatever ends it; nothing if `path` is empty.
