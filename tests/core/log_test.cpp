@@ -366,6 +366,19 @@ TEST_F(LogTest, TellsAtTheEndOfResultsThatHadNoRoom) {
     EXPECT_EQ(caught_code([] { check_printed(); }), "");
 }
 
+TEST_F(LogTest, PrintsOnAfterAFileThatIsNamedByStdout) {
+    open_log({});
+    const test::TempDir folder;
+    const fs::path file = folder / "f";
+    {
+        const OtherStdout other(UniqueFd(::open(file.c_str(), O_WRONLY | O_CREAT, 0600)));
+        print_once("a\n");
+        write_named_file("/dev/stdout", "b\n");
+        print_once("c\n");
+    }
+    EXPECT_EQ(content_of(file), "a\nb\nc\n");
+}
+
 TEST_F(LogTest, TellsOnceThatStdoutTakesNoMore) {
     const UniqueFd sealed(::memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     ASSERT_EQ(::fcntl(sealed.value(), F_ADD_SEALS, F_SEAL_WRITE), 0);

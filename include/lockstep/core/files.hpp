@@ -85,8 +85,8 @@ void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path);
 /// link or pipe at `path`, which somebody may have planted, is replaced.
 void write_file_atomically(const fs::path& path, std::string_view content);
 
-/// Does the same for a file that the user named, at its end_of_links(). A pipe or device, such as
-/// /dev/stdout, is opened and written. Errors: E206 for a pipe that nobody reads.
+/// Does the same for a file that the user named, at its end_of_links(). A pipe, a device and
+/// /dev/stdout are not replaced, but written. Errors: E206 for a pipe that nobody reads.
 void write_named_file(const fs::path& place, std::string_view content);
 
 /// Returns where the links at `path` lead, whether something is there or not. A link to a folder
