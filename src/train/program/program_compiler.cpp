@@ -191,6 +191,8 @@ class ProgramCompiler {
                 call.arguments.push_back(wanted[i].default_value().value_or(c10::IValue()));
             if (call.arguments.back().isDevice()) call.device = i;
         }
+        call.takes_strides = call.name.starts_with("aten::as_strided") &&
+                             !file_.turned.contains(name_of(*given.at("self")));
         add_results(node, call);
         const std::optional<CallMode> mode = switch_mode(call);
         note_writes(call, mode);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <string_view>
 #include <tuple>
@@ -60,6 +61,8 @@ class ProgramReader {
             for (const Json& spec : module["signature"]["output_specs"]) take_output(spec);
             name_outputs(module);
             file_.nodes = graph_->at("nodes");
+            for (const auto& [name, meta] : values_->items())
+                if (is_turned(meta)) file_.turned.insert(name);
             check_interface();
             return std::move(file_);
         });
@@ -152,6 +155,16 @@ class ProgramReader {
         ProgramInput input{value, value, element_of(meta), {}};
         for (const Json& extent : meta["sizes"]) input.shape.push_back(dimension_of(extent));
         return input;
+    }
+
+    // Of strides that depend on free sizes nothing is said.
+    static bool is_turned(const Json& meta) {
+        std::vector<std::int64_t> strides;
+        const Json* const given = meta.find("strides");
+        for (const Json& stride : given == nullptr ? Json::array() : *given)
+            if (const Json* number = stride.find("as_int"))
+                strides.push_back(number->get<std::int64_t>());
+        return !std::ranges::is_sorted(strides, std::greater<>());
     }
 
     // {"as_int": 3}, or {"as_expr": {"expr_str": "Symbol('s77', ...)"}}.

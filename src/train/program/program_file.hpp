@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -103,6 +104,8 @@ struct ProgramFile {
     std::vector<ProgramUpdate> updates;
     std::vector<ProgramOutput> outputs;
     Json nodes;
+    /// Values whose dimensions did not follow each other in memory at the export, as channels last.
+    std::set<std::string> turned;
 
     std::int64_t count_of(ProgramRole role,
                           bool learns) const;  ///< elements; identical tensors count once

@@ -103,8 +103,8 @@ void give_results(const ProgramCall& call,
         if (call.results[i]) slots[*call.results[i]] = std::move(stack.at(i));
 }
 
-// Images have channels innermost in memory, and so have the outputs of kernels that take them. The
-// program was exported with contiguous ones.
+// Images have channels innermost in memory, and so have the outputs of kernels that take them. At
+// the export they were contiguous.
 c10::IValue with_exported_strides(const ProgramCall& call, const at::Tensor& tensor) {
     if (tensor.is_contiguous() || !tensor.is_contiguous(tensor.suggest_memory_format()))
         return tensor;

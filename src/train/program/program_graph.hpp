@@ -58,7 +58,7 @@ struct ProgramCall {
     std::optional<bool> gradients;  ///< set by torch.no_grad() and enable_grad(); else unchanged
     std::optional<std::size_t> of_batch;  ///< batch norm's argument that says whether it trains
     bool trains_only = false;             ///< omitted in evaluation
-    bool takes_strides = false;           ///< as_strided: its tensor must lie as at the export
+    bool takes_strides = false;           ///< as_strided of what was contiguous at the export
     bool may_copy = false;                ///< of as_strided: nothing writes the tensor's memory
     bool gives_list = false;              ///< its result is one list of tensors
     std::vector<std::optional<SlotIndex>> results;
@@ -82,7 +82,7 @@ struct ProgramGraph {
 
 /// Leaves out sizes that only a check wanted, fills in ProgramCall::last_uses, and makes reshapes
 /// of views, which copy where strides allow no view: but not where a call writes to their memory.
-/// Sets ProgramCall::takes_strides and may_copy.
+/// Sets ProgramCall::may_copy.
 void finish(ProgramGraph& graph);
 
 /// `tensors` are the file's, in its order. Errors: E250 if an operator is not in LibTorch, chooses

@@ -99,7 +99,6 @@ void let_views_copy(ProgramGraph& graph) {
         const auto shares_memory = [&](SlotIndex slot) {
             return families.of(slot) == families.of(*call.results.front());
         };
-        call.takes_strides = call.name.starts_with("aten::as_strided");
         const bool has_result = !call.results.empty() && call.results.front();
         if (!has_result || !(is_view || call.takes_strides)) continue;
         call.may_copy = std::ranges::none_of(written, shares_memory);

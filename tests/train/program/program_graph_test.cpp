@@ -321,6 +321,13 @@ TEST_F(ProgramGraphTest, StridesAreThoseOfTheExport) {
         what_of(*written, channels_last),
         has("clone(memory_format=torch.contiguous_format)", "aten::as_strided of net.py, line 9"));
     EXPECT_TRUE(forward(*written, x.clone()).equal(x.view({3, 8}) + 1));
+    // What the export had in another order is read as it lies.
+    MadeUpProgram turned = strided(false);
+    Json& strides = turned.graph()["tensor_values"]["x"]["strides"];
+    strides = Json::array();
+    for (const int stride : {8, 1, 4, 2}) strides.push_back(test::argument_of("as_int", stride));
+    EXPECT_TRUE(forward(*made(turned), channels_last)
+                    .equal(channels_last.permute({0, 2, 3, 1}).reshape({3, 8})));
 }
 
 TEST_F(ProgramGraphTest, RefusesCallsThatAreNotPyTorchsOwn) {
